@@ -1,0 +1,103 @@
+# Everything a fresh checkout needs is made here: Python 3.11 or newer and make are enough.
+#   make demo    the library at work on an embedded cluster, in under a minute
+#   make test    every check that CI makes
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+COMMAND := $(BIN)/python -m dispatch_kubeflow.backend.cli
+JOBS ?= 2
+
+.PHONY: help
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The environment: made once, and again when the pins or the package's own description change.
+$(READY): requirements/dev.txt pyproject.toml requirements/python.sh
+	@python="$$(requirements/python.sh $(PYTHON))"; \
+	if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		echo "Making $(VENV) with $$python"; \
+		"$$python" -m venv --clear $(VENV); \
+	fi
+	@echo "Installing the pinned requirements"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## make the environment
+
+.PHONY: demo
+demo: $(READY) ## show the library at work on an embedded cluster
+	@$(COMMAND) demo
+
+.PHONY: test
+test: lint types rooms generated examples ## every check
+
+.PHONY: lint
+lint: $(READY) ## the linter
+	$(BIN)/ruff check .
+
+# The import package is a namespace over top folders: links give the type checker that shape.
+.PHONY: types
+types: $(READY) ## the type checker, strict
+	@mkdir -p .cache/types/dispatch_kubeflow
+	@for room in machine tables backend; do ln -sfn "../../../$$room" ".cache/types/dispatch_kubeflow/$$room"; done
+	@ln -sfn ../../../docs/examples .cache/types/dispatch_kubeflow/examples
+	$(BIN)/mypy -p dispatch_kubeflow
+
+.PHONY: rooms
+rooms: $(READY) ## the import rules of the architecture
+	@mkdir -p .cache
+	@$(BIN)/lint-imports > .cache/rooms.log || { cat .cache/rooms.log; exit 1; }
+	@tail -n 2 .cache/rooms.log
+
+.PHONY: generated
+generated: $(READY) ## prove the tables, and that what is made from them is what they make
+	$(COMMAND) tables check
+	@rm -rf .cache/docs
+	@$(COMMAND) tables show --format markdown --out .cache/docs/tables
+	@diff -r .cache/docs/tables docs/tables || { echo "docs/tables is not what the tables make: run 'make docs'"; exit 1; }
+
+.PHONY: docs
+docs: $(READY) ## write the pages that are made from the tables
+	rm -rf docs/tables
+	$(COMMAND) tables show --format markdown --out docs/tables
+
+# Thresholds are checked after pytest, on its data: machine/ whole, everything 95 of 100.
+.PHONY: examples
+examples: $(READY) ## the tests and the properties, with coverage
+	@mkdir -p .cache && rm -f .coverage .coverage.*
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=
+	@for bound in 'machine/*:100' '*:95'; do \
+		$(BIN)/coverage report --include "$${bound%:*}" --fail-under "$${bound#*:}" > .cache/coverage.log \
+			|| { cat .cache/coverage.log; exit 1; }; \
+		echo "Coverage of $${bound%:*}: at least $${bound#*:} %, branches too"; \
+	done
+
+# The real control plane brings its own makefile.
+ifneq ($(wildcard tests/real/Makefile),)
+.PHONY: test-real
+test-real: $(READY) ## the tests against a real control plane
+	$(MAKE) -C tests/real PYTHON="$(abspath $(BIN))/python"
+endif
+
+.PHONY: requirements
+requirements: $(READY) ## pin the newest requirements, with hashes
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --all-extras --strip-extras --allow-unsafe --no-config --no-header \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
+		--output-file requirements/dev.txt requirements/dev.in pyproject.toml
+
+.PHONY: wheel
+wheel: $(READY) ## build the wheel and the source distribution
+	$(BIN)/python -m build --no-isolation
+
+.PHONY: clean
+clean: ## remove everything that was made
+	rm -rf $(VENV) .cache build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache

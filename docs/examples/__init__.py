@@ -1,0 +1,1 @@
+"""Examples, installed beside the package so that the demonstration runs where there is no checkout."""
