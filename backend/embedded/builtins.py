@@ -1,0 +1,253 @@
+"""Defaults and first values of the built-in kinds, for a controller or a client reads back what the apiserver filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dispatch_kubeflow.backend.embedded.errors import FieldError, invalid_value, required
+
+Object = dict[str, Any]
+
+_MAX_INT32 = 2**31 - 1
+_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def new_namespace(obj: Object) -> None:
+    obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    obj["status"] = {"phase": "Active"}
+    obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+
+
+def default_node(obj: Object) -> None:
+    obj.setdefault("spec", {})
+    obj.setdefault("status", {})
+
+
+def default_secret(obj: Object) -> None:
+    obj.setdefault("type", "Opaque")
+
+
+def default_service(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    if spec.get("clusterIP") == "None":
+        spec.setdefault("clusterIPs", ["None"])
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    for port in spec.get("ports") or []:
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+    obj.setdefault("status", {"loadBalancer": {}})
+
+
+def default_pod(obj: Object) -> None:
+    """A pod's defaults, and what the ServiceAccount, Priority and DefaultTolerationSeconds admission add to a new one."""
+    default_pod_spec(obj.setdefault("spec", {}))
+
+
+def default_pod_spec(spec: Object) -> None:
+    """The defaults of a pod's spec, in a pod or in a template."""
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    account = spec.get("serviceAccountName")
+    if account:
+        spec.setdefault("serviceAccount", account)
+    for container in (spec.get("containers") or []) + (spec.get("initContainers") or []):
+        _default_container(container)
+    for volume in spec.get("volumes") or []:
+        _default_volume(volume)
+
+
+def new_pod(obj: Object) -> None:
+    spec = obj["spec"]
+    spec.setdefault("enableServiceLinks", True)
+    account = spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("serviceAccount", account)
+    spec.setdefault("priority", 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    tolerations = spec.setdefault("tolerations", [])
+    present = {item.get("key") for item in tolerations if item.get("effect") in (None, "", "NoExecute")}
+    if None not in present:
+        for key in _TOLERATED:
+            if key not in present:
+                tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    obj["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+
+
+def check_pod(new: Object, old: Object | None) -> list[FieldError]:
+    """The few faults of a pod that a controller or a user can make by accident; a real apiserver knows many more."""
+    faults: list[FieldError] = []
+    spec = new.get("spec") or {}
+    if not spec.get("containers"):
+        faults.append(required("spec.containers"))
+    for index, container in enumerate(spec.get("containers") or []):
+        if not container.get("name"):
+            faults.append(required(f"spec.containers[{index}].name"))
+        if not container.get("image"):
+            faults.append(required(f"spec.containers[{index}].image"))
+    if old is not None and old.get("spec", {}).get("nodeName") and spec.get("nodeName") != old["spec"]["nodeName"]:
+        faults.append(
+            FieldError(
+                "Forbidden",
+                "spec",
+                detail="pod updates may not change fields other than `spec.containers[*].image`,"
+                "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
+                "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
+                "(allow it to be set to 1 if it was previously negative)",
+            )
+        )
+    return faults
+
+
+def default_job(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = spec["parallelism"] = 1
+    if spec.get("parallelism") is None:
+        spec["parallelism"] = 1
+    spec.setdefault("backoffLimit", _MAX_INT32 if "backoffLimitPerIndex" in spec else 6)
+    template = spec.setdefault("template", {})
+    labels = (template.get("metadata") or {}).get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    spec.setdefault("manualSelector", False)
+    default_pod_spec(template.setdefault("spec", {}))
+
+
+def new_job(obj: Object) -> None:
+    obj["status"] = {}
+    spec, meta = obj["spec"], obj["metadata"]
+    if spec.get("manualSelector"):
+        return
+    template = spec["template"]
+    labels = template.setdefault("metadata", {}).setdefault("labels", {})
+    for key in ("job-name", "batch.kubernetes.io/job-name"):
+        labels.setdefault(key, meta["name"])
+    for key in ("controller-uid", "batch.kubernetes.io/controller-uid"):
+        labels.setdefault(key, meta["uid"])
+    chosen = spec.setdefault("selector", {}).setdefault("matchLabels", {})
+    chosen.setdefault("batch.kubernetes.io/controller-uid", meta["uid"])
+
+
+def check_job(new: Object, old: Object | None) -> list[FieldError]:
+    """A Job's own limits and what of it never changes."""
+    spec = new["spec"]
+    faults: list[FieldError] = []
+    for key in ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"):
+        value = spec.get(key)
+        if isinstance(value, int) and value < 0:
+            faults.append(invalid_value(f"spec.{key}", value, "must be greater than or equal to 0"))
+    policy = spec["template"]["spec"].get("restartPolicy")
+    if policy not in ("Never", "OnFailure"):
+        faults.append(
+            FieldError(
+                "Required value" if policy == "Always" else "Unsupported value",
+                "spec.template.spec.restartPolicy",
+                policy,
+                'valid values: "OnFailure", "Never"',
+            )
+        )
+    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+        faults.append(required("spec.completions", "when completion mode is Indexed"))
+    if old is None:
+        return faults
+    for key in ("completionMode", "podReplacementPolicy", "selector", "managedBy"):
+        if spec.get(key) != old["spec"].get(key):
+            faults.append(invalid_value(f"spec.{key}", spec.get(key), "field is immutable"))
+    if spec.get("completions") != old["spec"].get("completions") and not (
+        spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    ):
+        faults.append(invalid_value("spec.completions", spec.get("completions"), "field is immutable"))
+    if spec["template"] != old["spec"]["template"] and not _template_may_change(old):
+        faults.append(invalid_value("spec.template", spec["template"], "field is immutable"))
+    return faults
+
+
+def default_crd(obj: Object) -> None:
+    spec = obj["spec"]
+    names = spec["names"]
+    names.setdefault("singular", names["kind"].lower())
+    names.setdefault("listKind", names["kind"] + "List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def new_crd(obj: Object) -> None:
+    names = obj["spec"]["names"]
+    obj["status"] = {
+        "acceptedNames": dict(names),
+        "conditions": [
+            {
+                "type": "NamesAccepted",
+                "status": "True",
+                "reason": "NoConflicts",
+                "message": "no conflicts found",
+                "lastTransitionTime": obj["metadata"]["creationTimestamp"],
+            },
+            {
+                "type": "Established",
+                "status": "True",
+                "reason": "InitialNamesAccepted",
+                "message": "the initial names have been accepted",
+                "lastTransitionTime": obj["metadata"]["creationTimestamp"],
+            },
+        ],
+        "storedVersions": [version["name"] for version in obj["spec"]["versions"] if version["storage"]],
+    }
+
+
+def _default_container(container: Object) -> None:
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    container.setdefault("resources", {})
+    image = str(container.get("image", ""))
+    tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+    latest = "@" not in image and tag in ("", "latest")
+    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    for port in container.get("ports") or []:
+        port.setdefault("protocol", "TCP")
+    for variable in container.get("env") or []:
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference is not None:
+            reference.setdefault("apiVersion", "v1")
+    limits = (container["resources"] or {}).get("limits")
+    if limits:
+        requests = container["resources"].setdefault("requests", {})
+        for name, value in limits.items():
+            requests.setdefault(name, value)
+
+
+def _default_volume(volume: Object) -> None:
+    for source in ("configMap", "secret", "projected", "downwardAPI"):
+        if source in volume and isinstance(volume[source], dict):
+            volume[source].setdefault("defaultMode", 420)
+    if len(volume) == 1:
+        volume["emptyDir"] = {}
+
+
+def _quality(spec: Object) -> str:
+    containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
+    asked = [(item.get("resources") or {}) for item in containers]
+    if not any(item.get("requests") or item.get("limits") for item in asked):
+        return "BestEffort"
+    guaranteed = all(
+        {"cpu", "memory"} <= set(item.get("limits") or {})
+        and all((item.get("requests") or {}).get(name) == value for name, value in (item.get("limits") or {}).items())
+        for item in asked
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _template_may_change(job: Object) -> bool:
+    status = job.get("status") or {}
+    suspended = any(
+        item.get("type") == "Suspended" and item.get("status") == "True" for item in status.get("conditions") or []
+    )
+    return bool(job["spec"].get("suspend")) and ("startTime" not in status or suspended) and not status.get("active")

@@ -1,0 +1,235 @@
+"""The checks every object's metadata passes, whatever its kind: names, labels, owners, finalizers, what never changes.
+
+Kubernetes runs them beside a kind's own validation, which is why an update's faults arrive twice as causes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dispatch_kubeflow.backend.embedded.errors import (
+    FieldError,
+    forbidden_field,
+    invalid_value,
+    required,
+    too_long,
+)
+
+Object = Mapping[str, Any]
+NameCheck = Callable[[str], list[str]]
+
+_LABEL_1123 = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL_1123}(\.{_LABEL_1123})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
+_SUBDOMAIN_RE = re.compile(rf"{_SUBDOMAIN}\Z")
+_LABEL_1123_RE = re.compile(rf"{_LABEL_1123}\Z")
+_LABEL_1035_RE = re.compile(rf"{_LABEL_1035}\Z")
+_QUALIFIED_RE = re.compile(rf"{_QUALIFIED}\Z")
+_VALUE_RE = re.compile(rf"{_VALUE}\Z")
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_ANNOTATIONS_LIMIT = 256 * 1024
+
+_SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')".replace(
+        r"\.", "\\."
+    )
+)
+_LABEL_1123_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    f"an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_1123}')"
+)
+_LABEL_1035_TEXT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_LABEL_1035}')"
+)
+_QUALIFIED_TEXT = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+def subdomain(name: str) -> list[str]:
+    """What is wrong with a name that must be a DNS subdomain."""
+    faults = ["must be no more than 253 characters"] if len(name) > 253 else []
+    return faults if _SUBDOMAIN_RE.match(name) else [*faults, _SUBDOMAIN_TEXT]
+
+
+def label_1123(name: str) -> list[str]:
+    """What is wrong with a name that must be an RFC 1123 label."""
+    faults = ["must be no more than 63 characters"] if len(name) > 63 else []
+    return faults if _LABEL_1123_RE.match(name) else [*faults, _LABEL_1123_TEXT]
+
+
+def label_1035(name: str) -> list[str]:
+    """What is wrong with a name that must be a DNS-1035 label."""
+    faults = ["must be no more than 63 characters"] if len(name) > 63 else []
+    return faults if _LABEL_1035_RE.match(name) else [*faults, _LABEL_1035_TEXT]
+
+
+def path_segment(name: str) -> list[str]:
+    """What is wrong with a name that must only fit into a path."""
+    if name in (".", ".."):
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{sign}'" for sign in "/%" if sign in name]
+
+
+def generated(base: str, chance: random.Random) -> str:
+    """A name made from `generateName`: the base cut to 58 and five letters that spell nothing."""
+    return base[:58] + "".join(chance.choices(_SUFFIX, k=5))
+
+
+def validate(obj: Object, *, namespaced: bool, name_check: NameCheck) -> list[FieldError]:
+    """The faults of an object's metadata on its own."""
+    meta = obj["metadata"]
+    faults: list[FieldError] = []
+    base = meta.get("generateName") or ""
+    if base:
+        # A prefix may end in what a whole name may not.
+        masked = base[:-1] + "a" if base.endswith("-") else base
+        faults += [invalid_value("metadata.generateName", base, text) for text in name_check(masked)]
+    name = meta.get("name") or ""
+    if not name:
+        faults.append(required("metadata.name", "name or generateName is required"))
+    else:
+        faults += [invalid_value("metadata.name", name, text) for text in name_check(name)]
+    namespace = meta.get("namespace") or ""
+    if namespaced and not namespace:
+        faults.append(required("metadata.namespace"))
+    elif namespaced:
+        faults += [invalid_value("metadata.namespace", namespace, text) for text in label_1123(namespace)]
+    elif namespace:
+        faults.append(forbidden_field("metadata.namespace", "not allowed on this type"))
+    faults += _labels(meta.get("labels") or {})
+    faults += _annotations(meta.get("annotations") or {})
+    faults += _owners(meta.get("ownerReferences") or [])
+    faults += _finalizers(meta.get("finalizers") or [])
+    return faults
+
+
+def validate_update(new: Object, old: Object) -> list[FieldError]:
+    """The faults of a change of metadata: what must never change, and finalizers added too late."""
+    meta, before = new["metadata"], old["metadata"]
+    faults: list[FieldError] = []
+    if "deletionTimestamp" in before:
+        added = sorted(set(meta.get("finalizers") or []) - set(before.get("finalizers") or []))
+        if added:
+            names = ", ".join(json.dumps(name) for name in added)
+            faults.append(
+                forbidden_field(
+                    "metadata.finalizers",
+                    "no new finalizers can be added if the object is being deleted, "
+                    f"found new finalizers []string{{{names}}}",
+                )
+            )
+    for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if meta.get(key) != before.get(key):
+            faults.append(invalid_value(f"metadata.{key}", meta.get(key), "field is immutable"))
+    return faults
+
+
+def _qualified(name: str) -> list[str]:
+    prefix, slash, local = name.rpartition("/")
+    faults: list[str] = []
+    if slash:
+        if "/" in prefix:
+            return [
+                "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+                "an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+                "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' "
+                "(e.g. 'example.com/MyName')"
+            ]
+        if not prefix:
+            faults.append("prefix part must be non-empty")
+        else:
+            faults += [f"prefix part {text}" for text in subdomain(prefix)]
+    if not local:
+        faults.append("name part must be non-empty")
+    elif len(local) > 63:
+        faults.append("name part must be no more than 63 characters")
+    if not _QUALIFIED_RE.match(local):
+        faults.append(_QUALIFIED_TEXT)
+    return faults
+
+
+def _labels(labels: Mapping[str, str]) -> list[FieldError]:
+    faults: list[FieldError] = []
+    for key, value in labels.items():
+        faults += [invalid_value("metadata.labels", key, text) for text in _qualified(key)]
+        if len(value) > 63:
+            faults.append(invalid_value("metadata.labels", value, "must be no more than 63 bytes"))
+        if not _VALUE_RE.match(value):
+            faults.append(invalid_value("metadata.labels", value, _VALUE_TEXT))
+    return faults
+
+
+def _annotations(annotations: Mapping[str, str]) -> list[FieldError]:
+    faults: list[FieldError] = []
+    size = 0
+    for key, value in annotations.items():
+        faults += [invalid_value("metadata.annotations", key, text) for text in _qualified(key.lower())]
+        size += len(key.encode()) + len(value.encode())
+    if size > _ANNOTATIONS_LIMIT:
+        faults.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
+    return faults
+
+
+def _owners(owners: list[Any]) -> list[FieldError]:
+    faults: list[FieldError] = []
+    controller = ""
+    for owner in owners:
+        version = (owner.get("apiVersion") or "").rpartition("/")[2]
+        if not version:
+            faults.append(
+                invalid_value(
+                    "metadata.ownerReferences.apiVersion", owner.get("apiVersion") or "", "version must not be empty"
+                )
+            )
+        for key in ("kind", "name", "uid"):
+            if not owner.get(key):
+                faults.append(
+                    invalid_value(f"metadata.ownerReferences.{key}", owner.get(key) or "", "must not be empty")
+                )
+        if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
+            faults.append(
+                invalid_value("metadata.ownerReferences", owner, "/v1, Kind=Event is disallowed from being an owner")
+            )
+        if owner.get("controller"):
+            current = f"{owner.get('kind')}/{owner.get('name')}"
+            if controller:
+                faults.append(
+                    invalid_value(
+                        "metadata.ownerReferences",
+                        owners,
+                        "Only one reference can have Controller set to true. "
+                        f'Found "true" in references for {controller} and {current}',
+                    )
+                )
+            else:
+                controller = current
+    return faults
+
+
+def _finalizers(finalizers: list[str]) -> list[FieldError]:
+    faults: list[FieldError] = []
+    for name in finalizers:
+        faults += [invalid_value("metadata.finalizers", name, text) for text in _qualified(name)]
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        faults.append(
+            invalid_value(
+                "metadata.finalizers", finalizers, "finalizer orphan and foregroundDeletion cannot be both set"
+            )
+        )
+    return faults

@@ -1,0 +1,99 @@
+"""Which lists merge by key, which are sets and which are one value: the part of a schema that ownership needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dispatch_kubeflow.backend.requests.resources import Resource
+
+ROOT_UNMANAGED = frozenset(
+    {
+        ("f:apiVersion",),
+        ("f:kind",),
+        *(
+            ("f:metadata", f"f:{name}")
+            for name in (
+                "name",
+                "namespace",
+                "creationTimestamp",
+                "selfLink",
+                "uid",
+                "generation",
+                "managedFields",
+                "resourceVersion",
+                "deletionTimestamp",
+                "deletionGracePeriodSeconds",
+            )
+        ),
+    }
+)
+"""What no manager owns."""
+
+_BY_KEY: dict[str, list[str]] = {
+    "containers": ["name"],
+    "initContainers": ["name"],
+    "env": ["name"],
+    "volumes": ["name"],
+    "volumeMounts": ["mountPath"],
+    "conditions": ["type"],
+    "imagePullSecrets": ["name"],
+    "taints": [],
+}
+_METADATA: Mapping[str, Any] = {
+    "properties": {
+        "ownerReferences": {
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["uid"],
+            "items": {"x-kubernetes-map-type": "atomic"},
+        },
+        "finalizers": {"x-kubernetes-list-type": "set"},
+    }
+}
+
+
+class Shape:
+    """A node of a schema as far as merging goes. A field the schema does not know is granular in maps, atomic in lists."""
+
+    __slots__ = ("_by_name", "_name", "_node")
+
+    def __init__(self, node: Mapping[str, Any], by_name: bool, name: str = "") -> None:
+        self._node = node
+        self._by_name = by_name
+        self._name = name
+
+    def field(self, name: str) -> Shape:
+        """The shape of a member of an object or a map."""
+        properties = self._node.get("properties") or {}
+        child = properties.get(name) or self._node.get("additionalProperties")
+        return Shape(child if isinstance(child, Mapping) else {}, self._by_name, name)
+
+    @property
+    def item(self) -> Shape:
+        """The shape of an item of a list."""
+        child = self._node.get("items")
+        return Shape(child if isinstance(child, Mapping) else {}, self._by_name)
+
+    @property
+    def atomic(self) -> bool:
+        """Whether an object is one value."""
+        return self._node.get("x-kubernetes-map-type") == "atomic"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that tell the items of a list-map apart; empty for any other list."""
+        if self._node.get("x-kubernetes-list-type") == "map":
+            return tuple(self._node["x-kubernetes-list-map-keys"])
+        return tuple(_BY_KEY.get(self._name, ())) if self._by_name else ()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a list is a set of scalars."""
+        return self._node.get("x-kubernetes-list-type") == "set"
+
+
+def shape_of(resource: Resource, schema: object | None) -> Shape:
+    """The shape of a kind: from its CRD's schema, or for a built-in kind by the names of its lists."""
+    structure = getattr(schema, "structure", None) or {}
+    properties = {**(structure.get("properties") or {}), "metadata": _METADATA}
+    return Shape({**structure, "properties": properties}, by_name=not structure)

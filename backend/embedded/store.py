@@ -1,0 +1,687 @@
+"""The versioned objects of the embedded cluster, with the apiserver's semantics and without a thread, a socket or a timer.
+
+Controllers and the HTTP server call the same methods; whatever a client can observe of a write is decided here. The
+store runs on the caller's thread and the caller's clock, so a test can replay a schedule event by event.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from dispatch_kubeflow.backend.embedded import apply, deletion, metadata, patches
+from dispatch_kubeflow.backend.embedded.admission import Admission, Operation, Review
+from dispatch_kubeflow.backend.embedded.copying import copied
+from dispatch_kubeflow.backend.embedded.errors import (
+    STALE,
+    ApiError,
+    FieldError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    invalid_value,
+    name_conflict,
+    not_found,
+    unreasoned,
+)
+from dispatch_kubeflow.backend.embedded.history import (
+    Commit,
+    Event,
+    EventType,
+    History,
+    Key,
+    Stored,
+    Subscription,
+    encode,
+)
+from dispatch_kubeflow.backend.embedded.kinds import Kind, built_in
+from dispatch_kubeflow.backend.embedded.selectors import both, field_selector, label_selector
+from dispatch_kubeflow.backend.requests.resources import Resource
+
+if TYPE_CHECKING:
+    from dispatch_kubeflow.machine.context import Clock
+
+Object = dict[str, Any]
+PatchType = Literal["merge", "json", "strategic", "apply"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+Change = Callable[[Object], Object]
+
+
+@dataclass(slots=True)
+class Write:
+    """Who writes and how: what a request carries beside its object.
+
+    `warnings` collects what the server would say in `Warning` headers.
+    """
+
+    manager: str = "embedded"
+    dry_run: bool = False
+    request: str | None = None
+    user: str = "system:admin"
+    field_validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a delete did: the object as it now is or last was, and whether it is gone."""
+
+    object: Object
+    gone: bool
+
+
+class Store:
+    """Objects by resource, namespace and name; one version counter; a history for watches.
+
+    Every method raises `ApiError` where the apiserver would refuse. Objects handed in and out are the caller's own.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        admission: Admission | None = None,
+        seed: int | None = None,
+        history_limit: int = 100_000,
+    ) -> None:
+        self.clock = clock
+        self.admission = admission or Admission()
+        self.lock = threading.RLock()
+        self.commits: list[Commit] = []
+        self._history = History(history_limit)
+        self._version = 1
+        self._kinds: dict[Key, Kind] = {kind.key: kind for kind in built_in()}
+        self._objects: dict[Key, dict[tuple[str, str], Stored]] = {}
+        self._subscriptions: list[Subscription] = []
+        self._chance = random.Random(seed)
+
+    # -- what is served
+
+    def kind(self, resource: Resource) -> Kind:
+        """The ways of a resource; one never installed behaves as a custom resource without a schema."""
+        key = (resource.group, resource.plural)
+        found = self._kinds.get(key)
+        if found is None:
+            found = self._kinds[key] = Kind(resource, verbs=())
+        return found
+
+    def install(self, kind: Kind) -> None:
+        """Serve a kind, or serve it in another way than before."""
+        self._kinds[kind.key] = kind
+
+    def uninstall(self, resource: Resource) -> None:
+        """Serve a kind no more."""
+        self._kinds.pop((resource.group, resource.plural), None)
+
+    def kinds(self) -> list[Kind]:
+        """Every kind that clients are served."""
+        return [kind for kind in self._kinds.values() if kind.verbs]
+
+    # -- reading
+
+    @property
+    def resource_version(self) -> int:
+        """The version of the newest write."""
+        return self._version
+
+    @property
+    def compacted(self) -> int:
+        """Versions up to this one are forgotten."""
+        return self._history.compacted
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        """A copy of the object; 404 if there is none."""
+        return copied(self.stored(resource, namespace, name).obj)  # type: ignore[no-any-return]  # a dict's copy
+
+    def find(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
+        """A copy of the object, or None."""
+        found = self._objects.get((resource.group, resource.plural), {}).get((namespace or "", name))
+        return None if found is None else copied(found.obj)
+
+    def stored(self, resource: Resource, namespace: str | None, name: str) -> Stored:
+        """The committed state itself, to read and never to change; 404 if there is none."""
+        found = self._objects.get((resource.group, resource.plural), {}).get((namespace or "", name))
+        if found is None:
+            raise not_found(resource.group, resource.plural, name)
+        return found
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> tuple[list[Object], str]:
+        """Copies of the objects that are selected, in the order of namespace and name, and the version they stand at."""
+        with self.lock:
+            states = self.states(resource, namespace, label_selector=label_selector, field_selector=field_selector)
+            return [copied(state.obj) for state in states], str(self._version)
+
+    def states(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        at: int | None = None,
+    ) -> list[Stored]:
+        """The committed states a list answers with, now or at an earlier version that is not compacted."""
+        match = self.matcher(resource, label_selector, field_selector)
+        key = (resource.group, resource.plural)
+        with self.lock:
+            objects = self._objects.get(key, {})
+            if at is not None and at < self._version:
+                objects = self._history.rewound(key, objects, at)
+            chosen = [
+                (place, state)
+                for place, state in objects.items()
+                if (not namespace or place[0] == namespace) and (match is None or match(state.obj))
+            ]
+        chosen.sort(key=lambda item: f"{item[0][0]}/{item[0][1]}")
+        return [state for _, state in chosen]
+
+    def matcher(
+        self, resource: Resource, labels: str | None, fields: str | None
+    ) -> Callable[[Mapping[str, Any]], bool] | None:
+        """The test of a list's or a watch's selectors; 400 when one cannot be read."""
+        return both(label_selector(labels), field_selector(fields, resource.group, resource.plural))
+
+    def events(self, resource: Resource, after: int) -> list[Event]:
+        """The events of a resource later than a version that is not compacted, oldest first."""
+        return self._history.after((resource.group, resource.plural), after)
+
+    def subscribe(
+        self, *resources: Resource, replay: bool = False, wake: Callable[[], None] | None = None
+    ) -> Subscription:
+        """A queue of every later event of these resources, or of all.
+
+        `replay` puts the present objects before them, as `ADDED`. `wake` is called within the commit and must be quick.
+        """
+        keys = frozenset((item.group, item.plural) for item in resources) if resources else None
+        subscription = Subscription(keys, wake)
+        with self.lock:
+            if replay:
+                present = [
+                    Event("ADDED", self._kinds[key].resource, state, None)
+                    for key, objects in self._objects.items()
+                    if keys is None or key in keys
+                    for state in objects.values()
+                ]
+                for event in sorted(present, key=lambda item: item.version):
+                    subscription.offer(event)
+            self._subscriptions.append(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Give the queue no more events."""
+        with self.lock:
+            self._subscriptions.remove(subscription)
+
+    def compact(self, version: int | None = None) -> None:
+        """Forget the history up to a version, the newest by default: a watch or list from before it is 410."""
+        with self.lock:
+            self._history.compact(self._version if version is None else version)
+
+    def now(self) -> str:
+        """The clock's time as objects carry it, in whole seconds."""
+        return stamp(self.clock.now())
+
+    # -- writing
+
+    def create(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        manager: str = "embedded",
+        dry_run: bool = False,
+        write: Write | None = None,
+    ) -> Object:
+        """Create an object and give it back as stored."""
+        how = write or Write(manager, dry_run)
+        kind = self.kind(resource)
+        new = self._typed(kind, copied(dict(obj)))
+        with self.lock:
+            return self._create(kind, new, namespace, how)
+
+    def update(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        subresource: str | None = None,
+        *,
+        namespace: str | None = None,
+        name: str | None = None,
+        manager: str = "embedded",
+        dry_run: bool = False,
+        write: Write | None = None,
+    ) -> Object:
+        """Replace an object (or its `status`) and give it back as stored. Its resourceVersion and uid are preconditions."""
+        how = write or Write(manager, dry_run)
+        kind = self.kind(resource)
+        new = self._typed(kind, copied(dict(obj)))
+        meta = new["metadata"]
+        place = self._place(kind, namespace, meta, name)
+        uid = str(meta.get("uid") or "")
+        with self.lock:
+            if kind.create_on_update and place not in self._objects.get(kind.key, {}):
+                return self._create(kind, new, namespace, how)
+            return self._update(kind, place, lambda _: new, subresource, how, uid=uid, replaces=True)
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        type: PatchType = "merge",
+        subresource: str | None = None,
+        *,
+        manager: str = "embedded",
+        force: bool = False,
+        dry_run: bool = False,
+        write: Write | None = None,
+    ) -> Object:
+        """Patch an object (or its `status`) and give it back as stored. `apply` creates an absent one."""
+        how = write or Write(manager, dry_run)
+        kind = self.kind(resource)
+        place = (namespace or "" if kind.resource.namespaced else "", name)
+        with self.lock:
+            if type == "apply":
+                return self._apply(kind, place, patch, subresource, force, how)
+            if type == "merge" and not isinstance(patch, dict):
+                raise bad_request(
+                    "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+                )
+            return self._update(kind, place, _patched(kind, patch, type), subresource, how)
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation | None = None,
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
+        write: Write | None = None,
+    ) -> Deleted:
+        """Delete an object, or begin to: a grace period or finalizers keep it, marked with a deletionTimestamp."""
+        how = write or Write(dry_run=dry_run)
+        kind = self.kind(resource)
+        with self.lock:
+            state = self.stored(resource, namespace if kind.resource.namespaced else None, name)
+            asked = deletion.Asked(uid, resource_version, propagation, grace_seconds)
+            if kind.orphans_by_default and propagation is None:
+                how.warnings.append(deletion.ORPHAN_WARNING)
+            plan = deletion.plan(kind, state.obj, asked, self.clock.now())
+            self._review(kind, "DELETE", state.place, None, state.obj, None, how)
+            if plan.pending:
+                return Deleted(copied(state.obj), gone=False)
+            if plan.marked is not None:
+                marked = self._commit(kind, "MODIFIED", plan.marked, state, how, "delete")
+                if not plan.gone or how.dry_run:
+                    return Deleted(copied(marked.obj), plan.gone)
+                state = marked
+            if how.dry_run:
+                return Deleted(copied(state.obj), gone=True)
+            return Deleted(copied(self._remove(kind, state, how).obj), gone=True)
+
+    # -- one write, step by step
+
+    def _create(self, kind: Kind, new: Object, namespace: str | None, how: Write) -> Object:
+        meta = new["metadata"]
+        _match_namespace(kind, namespace, meta)
+        place_namespace = meta.get("namespace") or ""
+        if meta.get("resourceVersion"):
+            raise unreasoned("resourceVersion should not be set on objects to be created")
+        name_was_made = not meta.get("name") and bool(meta.get("generateName"))
+        if name_was_made:
+            meta["name"] = metadata.generated(meta["generateName"], self._chance)
+        self._decode(kind, new, how)
+        self._namespace_stands(kind, place_namespace, meta.get("name") or "")
+        place = (place_namespace, meta.get("name") or "")
+        new = self._review(kind, "CREATE", place, None, None, new, how, mutate=True) or new
+        meta = new["metadata"]
+        meta["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+        meta["creationTimestamp"] = self.now()
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+            meta.pop(key, None)
+        kind.prepare_create(new)
+        faults = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=kind.name_check)
+        faults += self._schema_faults(kind, new, None)
+        if faults:
+            raise invalid(kind.resource.group, kind.resource.kind, meta.get("name") or "", faults)
+        self._review(kind, "CREATE", place, None, None, new, how)
+        if place in self._objects.get(kind.key, {}):
+            refused = name_conflict if name_was_made else already_exists
+            raise refused(kind.resource.group, kind.resource.plural, place[1])
+        return copied(self._commit(kind, "ADDED", new, None, how, "create").obj)  # type: ignore[no-any-return]
+
+    def _update(
+        self,
+        kind: Kind,
+        place: tuple[str, str],
+        change: Change,
+        subresource: str | None,
+        how: Write,
+        *,
+        uid: str = "",
+        replaces: bool = False,
+        applied: bool = False,
+    ) -> Object:
+        resource = kind.resource
+        state = self._objects.get(kind.key, {}).get(place)
+        if state is None:
+            raise not_found(resource.group, resource.plural, place[1])
+        old = state.obj
+        if uid and uid != old["metadata"]["uid"]:
+            raise conflict(
+                resource.group,
+                resource.plural,
+                place[1],
+                f"StorageError: invalid object, Code: 4, Key: /registry/{resource.group}/{resource.plural}/"
+                f"{place[0]}/{place[1]}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+                f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}",
+            )
+        new = change(old)
+        if not replaces:
+            new = self._typed(kind, new)
+            # A patch shares what it left alone with the stored object; what follows changes objects in place.
+            new = copied(new)
+            _match_namespace(kind, place[0], new["metadata"])
+            if new["metadata"].get("name") != place[1]:
+                raise bad_request(
+                    f"the name of the object ({new['metadata'].get('name')}) does not match the name on the URL ({place[1]})"
+                )
+        self._decode(kind, new, how, patched=not replaces)
+        new = self._review(kind, "UPDATE", place, subresource, old, new, how, mutate=True) or new
+        self._current_version(kind, new, state, place[1])
+        new = kind.prepare_update(new, old, subresource)
+        meta, before = new["metadata"], old["metadata"]
+        meta.setdefault("uid", before["uid"])
+        meta["creationTimestamp"] = before["creationTimestamp"]
+        if "deletionTimestamp" in before:
+            meta["deletionTimestamp"] = before["deletionTimestamp"]
+        if "deletionGracePeriodSeconds" in before:
+            meta.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
+        self._own(kind, new, old, subresource, how, applied)
+        self._update_faults(kind, new, old)
+        self._review(kind, "UPDATE", place, subresource, old, new, how)
+        if not meta.get("finalizers") and before.get("deletionGracePeriodSeconds") == 0:
+            if not how.dry_run:
+                self._remove(kind, state, how)
+            return copied(new)  # type: ignore[no-any-return]  # a dict's copy
+        verb = "update" if replaces else "patch"
+        return copied(self._commit(kind, "MODIFIED", new, state, how, verb, subresource).obj)  # type: ignore[no-any-return]
+
+    def _apply(
+        self, kind: Kind, place: tuple[str, str], patch: Any, subresource: str | None, force: bool, how: Write
+    ) -> Object:
+        if not isinstance(patch, dict):
+            raise bad_request("error decoding YAML: error unmarshaling JSON: not an object")
+        wanted = self._typed(kind, copied(patch))
+        _match_namespace(kind, place[0], wanted["metadata"])
+        state = self._objects.get(kind.key, {}).get(place)
+        applied = apply.Applied(how.manager, subresource, force, self.now(), kind.resource)
+        if state is None:
+            if subresource is not None:
+                raise not_found(kind.resource.group, kind.resource.plural, place[1])
+            if wanted["metadata"].get("uid"):
+                raise conflict(
+                    kind.resource.group,
+                    kind.resource.plural,
+                    place[1],
+                    f"uid mismatch: the provided object specified uid {wanted['metadata']['uid']}, "
+                    "and no existing object was found",
+                )
+            wanted["metadata"]["name"] = place[1]
+            return self._create(kind, applied.to(None, wanted, kind.schema), place[0], how)
+        return self._update(
+            kind, place, lambda old: applied.to(old, wanted, kind.schema), subresource, how, applied=True
+        )
+
+    def _typed(self, kind: Kind, obj: Any) -> Object:
+        """The object with its kind said and its metadata an object with only strings where strings belong."""
+        resource = kind.resource
+        if not isinstance(obj, dict):
+            raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
+        obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+        meta = obj.setdefault("metadata", {})
+        if not isinstance(meta, dict):
+            raise _undecodable(kind, "json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
+        _clean(kind, meta)
+        return obj
+
+    def _decode(self, kind: Kind, obj: Object, how: Write, *, patched: bool = False) -> None:
+        if kind.schema is not None:
+            unknown = [f'unknown field "{path}"' for path in kind.schema.decode(obj)]
+            if unknown and how.field_validation == "Strict":
+                raise _strict(kind, obj, unknown, patched)
+            if unknown and how.field_validation == "Warn":
+                how.warnings.extend(unknown)
+            kind.schema.default(obj)
+        kind.defaults(obj)
+
+    def _place(self, kind: Kind, namespace: str | None, meta: Object, name: str | None) -> tuple[str, str]:
+        _match_namespace(kind, namespace, meta)
+        said = str(meta.get("name") or "")
+        if name is not None and said and said != name:
+            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
+        if name is not None and not said:
+            meta["name"] = name
+        return (str(meta.get("namespace") or ""), name or said)
+
+    def _current_version(self, kind: Kind, new: Object, state: Stored, name: str) -> None:
+        asked = new["metadata"].get("resourceVersion") or ""
+        resource = kind.resource
+        if asked in ("", "0"):
+            if not kind.unconditional_update:
+                raise invalid(
+                    resource.group,
+                    resource.plural,
+                    name,
+                    [invalid_value("metadata.resourceVersion", 0, "must be specified for an update")],
+                )
+            new["metadata"]["resourceVersion"] = str(state.version)
+            return
+        if not (asked.isascii() and asked.isdigit()):
+            raise unreasoned(f'strconv.ParseUint: parsing "{asked}": invalid syntax')
+        if int(asked) != state.version:
+            raise conflict(resource.group, resource.plural, name, STALE)
+
+    def _own(self, kind: Kind, new: Object, old: Object, subresource: str | None, how: Write, applied: bool) -> None:
+        if applied:
+            return
+        new["metadata"].pop("managedFields", None)
+        if "managedFields" in old["metadata"]:
+            new["metadata"]["managedFields"] = apply.tracked(
+                old, new, how.manager, subresource, self.now(), kind.resource, kind.schema
+            )
+
+    def _update_faults(self, kind: Kind, new: Object, old: Object) -> None:
+        if new["metadata"] == old["metadata"]:
+            faults = self._schema_faults(kind, new, old)
+        else:
+            # Kubernetes runs these once for every kind and once within the kind's own validation.
+            alone = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=metadata.path_segment)
+            changes = metadata.validate_update(new, old)
+            faults = [*alone, *changes, *changes, *self._schema_faults(kind, new, old)]
+        if faults:
+            raise invalid(kind.resource.group, kind.resource.kind, str(old["metadata"]["name"]), faults)
+
+    def _schema_faults(self, kind: Kind, new: Object, old: Object | None) -> list[FieldError]:
+        faults = kind.schema.validate(new, old) if kind.schema is not None else []
+        return faults + kind.check(new, old) if kind.check is not None else faults
+
+    def _namespace_stands(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.resource.namespaced or not namespace:
+            return
+        found = self._objects.get(("", "namespaces"), {}).get(("", namespace))
+        if found is None:
+            raise not_found("", "namespaces", namespace)
+        if "deletionTimestamp" in found.obj["metadata"]:
+            text = f"namespace {namespace} is being terminated"
+            raise forbidden(
+                kind.resource.group,
+                kind.resource.plural,
+                name,
+                f"unable to create new content in namespace {namespace} because it is being terminated",
+                [{"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}],
+            )
+
+    def _review(
+        self,
+        kind: Kind,
+        operation: Operation,
+        place: tuple[str, str],
+        subresource: str | None,
+        old: Object | None,
+        new: Object | None,
+        how: Write,
+        *,
+        mutate: bool = False,
+    ) -> Object | None:
+        if not self.admission.concerns(kind.resource):
+            return None
+        review = Review(
+            kind.resource, operation, place[0] or None, place[1], subresource, old, new, how.dry_run, how.user
+        )
+        if not mutate:
+            self.admission.validate(review)
+            return None
+        changed = self.admission.mutate(review)
+        if changed is not None and changed is not new:
+            self._decode(kind, changed, how)
+        return changed
+
+    def _commit(
+        self,
+        kind: Kind,
+        type: EventType,
+        new: Object,
+        before: Stored | None,
+        how: Write,
+        verb: str,
+        subresource: str | None = None,
+    ) -> Stored:
+        meta = new["metadata"]
+        if before is not None:
+            meta["resourceVersion"] = str(before.version)
+            if new == before.obj:
+                return before
+        if how.dry_run:
+            if before is None:
+                meta.pop("resourceVersion", None)
+            return Stored(new, (meta.get("namespace") or "", meta["name"]), self._version)
+        self._version += 1
+        meta["resourceVersion"] = str(self._version)
+        state = Stored(new, (meta.get("namespace") or "", meta["name"]), self._version)
+        self._objects.setdefault(kind.key, {})[state.place] = state
+        self._tell(kind, Event(type, kind.resource, state, before), how, verb, subresource)
+        return state
+
+    def _remove(self, kind: Kind, state: Stored, how: Write) -> Stored:
+        self._version += 1
+        last = {**state.obj, "metadata": {**state.obj["metadata"], "resourceVersion": str(self._version)}}
+        gone = Stored(last, state.place, self._version)
+        del self._objects[kind.key][state.place]
+        self._tell(kind, Event("DELETED", kind.resource, gone, state), how, "delete", None)
+        return gone
+
+    def _tell(self, kind: Kind, event: Event, how: Write, verb: str, subresource: str | None) -> None:
+        self._history.append(event)
+        namespace, name = event.state.place
+        uid = event.state.obj["metadata"]["uid"]
+        self.commits.append(
+            Commit(event.version, verb, kind.resource, namespace, name, uid, subresource, how.manager, how.request)
+        )
+        for subscription in self._subscriptions:
+            subscription.offer(event)
+
+
+def _patched(kind: Kind, patch: Any, type: PatchType) -> Change:
+    if type == "merge":
+        return lambda old: patches.merge(old, patch)  # type: ignore[no-any-return]  # checked to be an object
+    if type == "json":
+        return lambda old: patches.json_patch(old, patch)  # type: ignore[no-any-return]  # typed before use
+    return lambda old: patches.strategic(old, patch, kind.resource.plural)  # type: ignore[no-any-return]  # typed before use
+
+
+def _match_namespace(kind: Kind, asked: str | None, meta: Object) -> None:
+    if not kind.resource.namespaced:
+        meta.pop("namespace", None)
+        return
+    said = meta.get("namespace") or ""
+    if asked and said and said != asked:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if asked:
+        meta["namespace"] = asked
+
+
+def _clean(kind: Kind, meta: Object) -> None:
+    """Nulls and empty maps of metadata are lost on the way in, as decoding into its Go struct loses them."""
+    for key in ("labels", "annotations"):
+        values = meta.get(key)
+        if values is None:
+            meta.pop(key, None)
+            continue
+        if not isinstance(values, dict):
+            raise _undecodable(kind, f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{key}")
+        for name, value in values.items():
+            if value is None:
+                values[name] = ""
+            elif not isinstance(value, str):
+                raise _undecodable(
+                    kind,
+                    f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.metadata.{key} "
+                    "of type string",
+                )
+        if not values:
+            del meta[key]
+    for key in ("ownerReferences", "finalizers", "managedFields"):
+        if key in meta and not meta[key]:
+            del meta[key]
+    for key in [key for key, value in meta.items() if value is None]:
+        del meta[key]
+
+
+def _undecodable(kind: Kind, text: str) -> ApiError:
+    resource = kind.resource
+    return bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {text}'
+    )
+
+
+def _strict(kind: Kind, obj: Object, unknown: list[str], patched: bool) -> ApiError:
+    text = f"strict decoding error: {', '.join(unknown)}"
+    return (
+        invalid("", "", "", [invalid_value("patch", encode(obj).decode(), text)])
+        if patched
+        else _undecodable(kind, text)
+    )
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    return "object" if isinstance(value, dict) else "array"
+
+
+def stamp(moment: datetime) -> str:
+    """A time as Kubernetes writes it in metadata: UTC, whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
