@@ -1,0 +1,211 @@
+"""A lifecycle must have an answer for whatever is asked of whatever state, and must not contradict the tables.
+
+`transitions` runs the machines, and checks none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from .diagram import Diagram, describe
+from .load import Data, Loaded, several
+from .model import Box, CheckedAgainst, Complaint, LifecycleTable, Tables
+from .prove_words import OURS, unknown
+
+
+class LifecycleProof:
+    """What is wrong with one lifecycle."""
+
+    def __init__(self, loaded: Loaded, name: str) -> None:
+        self._loaded = loaded
+        self._name = name
+        self._file = loaded.lifecycle_files[name]
+        self._data: Data = loaded.documents[self._file].data
+        self._table: LifecycleTable = loaded.tables.lifecycles[name]
+        self._states = [each.name for each in self._table.states]
+        self._guards = {each.name: each.values for each in self._table.guards}
+
+    def complaints(self) -> Iterator[Complaint]:
+        """Names first; what they lead to only if they are right."""
+        wrong = list(self._names())
+        yield from wrong
+        if not wrong:
+            yield from self._answers()
+            yield from self._reach()
+
+    def _complain(self, path: tuple[str | int, ...], text: str, rule: str | None = None) -> Complaint:
+        return self._loaded.complaint(self._file, path, text, rule)
+
+    # Names.
+
+    def _names(self) -> Iterator[Complaint]:
+        vocabulary, table = self._loaded.tables.vocabulary, self._table
+        if table.name != self._name:
+            yield self._complain(("lifecycle",), f"the lifecycle {table.name} stands in the file of {self._name}")
+        for operation in table.operations:
+            if operation not in vocabulary.operations:
+                yield self._complain(("operations",), unknown("operation", operation, vocabulary.operations))
+        for guard in table.guards:
+            if guard.default is not None and guard.default not in guard.values:
+                yield self._complain(("guards", guard.name), unknown("value", guard.default, guard.values))
+        if not any(state.initial for state in table.states):
+            yield self._complain(("states",), "no state is initial")
+        used = {name for each in (*table.edges, *table.refusals) for name in each.when}
+        for guard in table.guards:
+            if guard.name not in used:
+                yield self._complain(("guards", guard.name), f"nothing asks for the guard {guard.name}")
+        for event in table.events:
+            if event not in {edge.event for edge in table.edges}:
+                yield self._complain(("events", event), f"no edge has the event {event}")
+        for i, edge in enumerate(self._data["edges"]):
+            yield from self._edge_names(i, edge)
+        for i, refusal in enumerate(self._data.get("refusals", [])):
+            yield from self._step_names(("refusals", i), refusal, None)
+            if refusal["rule"] not in self._refusing_rules():
+                yield self._complain(("refusals", i, "rule"), f"no rule {refusal['rule']} that refuses", refusal["rule"])
+
+    def _edge_names(self, i: int, edge: Data) -> Iterator[Complaint]:
+        path, id = ("edges", i), edge["id"]
+        if not id.startswith(f"{self._table.name}."):
+            yield self._complain((*path, "id"), f"the id must begin with {self._table.name}.", id)
+        if edge["to"] not in (*self._states, "same"):
+            yield self._complain((*path, "to"), unknown("state", edge["to"], self._states), id)
+        if "event" in edge and edge["event"] not in self._table.events:
+            yield self._complain((*path, "event"), unknown("event", edge["event"], self._table.events), id)
+        if OURS in several(edge.get("spec", [])) and "reason" not in edge:
+            yield self._complain((*path, "spec"), "an edge that is ours gives its reason", id)
+        yield from self._step_names(path, edge, id)
+
+    def _step_names(self, path: tuple[str | int, ...], step: Data, id: str | None) -> Iterator[Complaint]:
+        for state in several(step["from"]):
+            if state not in self._states:
+                yield self._complain((*path, "from"), unknown("state", state, self._states), id)
+        for operation in several(step.get("operation", [])):
+            if operation not in self._table.operations:
+                yield self._complain((*path, "operation"), unknown("operation", operation, self._table.operations), id)
+        for name, asked in step.get("when", {}).items():
+            if name not in self._guards:
+                yield self._complain((*path, "when", name), unknown("guard", name, self._guards), id)
+                continue
+            for value in several(asked["not"] if isinstance(asked, dict) else asked):
+                if value not in self._guards[name]:
+                    text = unknown(f"value of {name}", value, self._guards[name])
+                    yield self._complain((*path, "when", name), text, id)
+
+    def _refusing_rules(self) -> set[str]:
+        families = self._loaded.tables.families.values()
+        return {rule.id for family in families for rule in family.rules if rule.sentinel != "none"}
+
+    # Each state answers each operation in each guard cell exactly once.
+
+    def _answers(self) -> Iterator[Complaint]:
+        for state, operation in product(self._states, self._table.operations):
+            answers = _answers(self._table, state, operation)
+            diagram = Diagram(self._guards, [box for _, box in answers])
+            for winners in diagram.cells():
+                if len(winners) == 1:
+                    continue
+                groups = "; ".join(describe(box, self._guards) for box in diagram.boxes(winners))
+                cell = f"state={state} operation={operation}: {groups}"
+                if not winners:
+                    yield self._complain(("states", state), f"no edge and no refusal answers {cell}")
+                    continue
+                names = [answers[each][0] for each in winners]
+                yield self._complain(self._where(names[-1]), f"{' and '.join(names)} both answer {cell}", names[-1])
+
+    def _where(self, id: str) -> tuple[str | int, ...]:
+        """Where the edge of this id stands, or the first refusal by the rule of this id."""
+        for key, field in (("edges", "id"), ("refusals", "rule")):
+            for i, entry in enumerate(self._data.get(key, [])):
+                if entry[field] == id:
+                    return (key, i)
+        return ()
+
+    # States that can be reached and left.
+
+    def _reach(self) -> Iterator[Complaint]:
+        reached = {state.name for state in self._table.states if state.initial}
+        moves = {(edge.source, edge.to) for edge in self._table.edges if edge.source != edge.to}
+        while more := {to for source, to in moves if source in reached} - reached:
+            reached |= more
+        sources = {source for source, _ in moves}
+        for state in self._table.states:
+            path = ("states", state.name)
+            if state.name not in reached:
+                yield self._complain(path, f"no edge leads to the state {state.name}")
+            if state.name not in sources and not state.final:
+                yield self._complain(path, f"no edge leaves the state {state.name}, and it is not final")
+            if state.name in sources and state.final:
+                yield self._complain(path, f"the state {state.name} is final, and an edge leaves it")
+
+    # Agreement with a family.
+
+    def contradictions(self, diagrams: Mapping[str, Diagram]) -> Iterator[Complaint]:
+        """Where the family it is checked against refuses and this machine does not, or the other way round."""
+        against = self._table.checked_against
+        if against is None:
+            return
+        wrong = list(self._unknown_calm(against))
+        yield from wrong
+        if wrong:
+            return
+        family = self._loaded.tables.families[against.family]
+        operations = [each for each in self._table.operations if each in family.operations]
+        for state, operation in product(self._states, operations):
+            for mode in _modes(self._loaded.tables, against):
+                yield from self._compare(against, diagrams[against.family], state, operation, mode)
+
+    def _unknown_calm(self, against: CheckedAgainst) -> Iterator[Complaint]:
+        path = ("checked_against",)
+        families = self._loaded.tables.families
+        if against.family not in families:
+            yield self._complain((*path, "family"), unknown("family", against.family, families))
+            return
+        inputs = {each.name: each.values for each in families[against.family].inputs}
+        if against.state_input not in inputs:
+            yield self._complain((*path, "state_input"), unknown("input", against.state_input, inputs))
+            return
+        for state in self._states:
+            if state not in inputs[against.state_input]:
+                text = unknown(f"value of {against.state_input}", state, inputs[against.state_input])
+                yield self._complain((*path, "state_input"), text)
+        known = {**inputs, "mode": families[against.family].modes}
+        for name, value in against.calm.items():
+            if name not in known or value not in known[name]:
+                yield self._complain((*path, "calm", name), f"{against.family} has no {name}={value}")
+        for name in inputs:
+            if name not in (against.state_input, *self._guards, *against.calm):
+                yield self._complain((*path, "calm"), f"does not say what is calm for {name}")
+
+    def _compare(
+        self, against: CheckedAgainst, diagram: Diagram, state: str, operation: str, mode: str | None
+    ) -> Iterator[Complaint]:
+        family = self._loaded.tables.families[against.family]
+        inputs = {each.name for each in family.inputs}
+        shared = [name for name in self._guards if name in inputs]
+        answers = _answers(self._table, state, operation)
+        for values in product(*self._guards.values()):
+            cell = dict(zip(self._guards, values, strict=True))
+            answer = next(name for name, box in answers if all(cell[each] in box[each] for each in box))
+            facts = {**against.calm, against.state_input: state, **{name: cell[name] for name in shared}}
+            facts |= {"operation": operation} | ({} if mode is None else {"mode": mode})
+            rule = family.rules[diagram.look_up(facts)[0]]
+            said = rule.id if rule.sentinel != "none" else None
+            refused = answer if answer in self._refusing_rules() else None
+            if said != refused:
+                told = " ".join(f"{name}={value}" for name, value in {"state": state, "operation": operation, **cell}.items())
+                text = f"here {answer} answers {told}{f' mode={mode}' if mode else ''}, in {against.family} {rule.id} does"
+                yield self._complain(self._where(answer), text, answer)
+
+
+def _answers(table: LifecycleTable, state: str, operation: str) -> list[tuple[str, Box]]:
+    edges = [(each.id, each.when) for each in table.edges if (each.source, each.operation) == (state, operation)]
+    refusals = [(each.rule, each.when) for each in table.refusals if (each.source, each.operation) == (state, operation)]
+    return edges + refusals
+
+
+def _modes(tables: Tables, against: CheckedAgainst) -> list[str | None]:
+    if "mode" in against.calm:
+        return [against.calm["mode"]]
+    return [*tables.families[against.family].modes] or [None]
