@@ -39,7 +39,10 @@ _REPLICATED_JOBS: Final = "template.spec.replicatedJobs"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A rule that a runtime breaks: where in its spec, what stands there, and what the rule asks for."""
+    """A rule that a runtime breaks: where in its spec, what stands there, and what the rule asks for.
+
+    Of `runtime-no-torch` the value is the job's `procs_per_node`; the path is what the runtime lacks.
+    """
 
     rule: Rule
     path: str
@@ -123,7 +126,7 @@ def _kind_of_training(spec: Mapping[str, Any], job: JobSpec) -> Iterator[Problem
         yield _problem("runtime-mpi", "mlPolicy.mpi", policy["mpi"], "MPI runtimes are not supported")
     elif job.procs_per_node is not None and policy.get("torch") is None:
         text = "procs_per_node needs a runtime with mlPolicy.torch"
-        yield _problem("runtime-no-torch", "mlPolicy", sorted(policy), text)
+        yield _problem("runtime-no-torch", "mlPolicy.torch", job.procs_per_node, text)
 
 
 def _trainer_job(jobs: Sequence[ReplicatedJob]) -> Iterator[Problem]:

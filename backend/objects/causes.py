@@ -1,0 +1,224 @@
+"""Why a job ended, is evicted or waits, as facts for the table `causes`, with what was seen and what was not.
+
+With `backoffLimit: 0` every lost pod ends a TrainJob in the same words, and the Job deletes the other pods within a
+second. So only pods tell causes apart, and where one is missing it may have been the first to fail: that is a fact of
+its own (`missing`), and never guessed away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from .pod_endings import Ending, PodFact, decisive, ending
+from .record import LIFTED, Record, read_record
+from .seen import Job, JobSet, Pod, TrainJob, Workload, condition, is_true
+from .state import DEADLINE_EXCEEDED, owns, terminal
+
+EndingFact = Literal["running", "succeeded", "complete-unshown", "failed", "deadline", "gone"]
+StoppingFact = Literal["no", "held", "deleting"]
+WorkloadFact = Literal[
+    "quiet",
+    "waiting",
+    "inadmissible",
+    "preempted",
+    "evicted",
+    "node-failures",
+    "execution-time",
+    "pods-ready-timeout",
+    "deactivated",
+]
+YesNo = Literal["no", "yes"]
+
+
+@dataclass(frozen=True, slots=True)
+class CauseFacts:
+    """The inputs of table `causes`, and what a person should read beside its answer."""
+
+    ending: EndingFact
+    stopping: StoppingFact
+    job_deadline: YesNo
+    pod: PodFact
+    missing: YesNo
+    workload: WorkloadFact
+    evidence: tuple[str, ...] = ()
+    not_looked_at: tuple[str, ...] = ()
+    exit_code: int | None = None
+    pod_name: str | None = None
+    at: datetime | None = None
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The facts that table `causes` asks for."""
+        return {
+            "ending": self.ending,
+            "stopping": self.stopping,
+            "job_deadline": self.job_deadline,
+            "pod": self.pod,
+            "missing": self.missing,
+            "workload": self.workload,
+        }
+
+
+def facts(
+    trainjob: TrainJob | None,
+    *,
+    jobset: JobSet | None = None,
+    jobs: Sequence[Job] = (),
+    pods: Sequence[Pod] = (),
+    workloads: Sequence[Workload] = (),
+    gone: Sequence[Pod] = (),
+) -> CauseFacts:
+    """What the objects of one attempt show. `gone`: the last states of pods that a watch saw deleted.
+
+    Without its TrainJob an attempt's cause is looked for in what is left of it.
+    """
+    listed = {pod.metadata.uid for pod in pods}
+    known = [*pods, *(pod for pod in gone if pod.metadata.uid not in listed)]
+    endings = [ending(pod) for pod in known]
+    first = decisive(endings)
+    missing = missing_pods(trainjob, jobs, known)
+    workload, workload_text = _workload(workloads)
+    return CauseFacts(
+        ending=_ending(trainjob, jobset),
+        stopping=_stopping(trainjob),
+        job_deadline="yes" if any(_past_deadline(job) for job in jobs) else "no",
+        pod="none" if first is None else first.fact,
+        missing="yes" if missing else "no",
+        workload=workload,
+        evidence=tuple(_evidence(trainjob, jobs, first, workload_text)),
+        not_looked_at=_not_looked_at(missing, first),
+        exit_code=None if first is None else first.exit_code,
+        pod_name=None if first is None else first.pod.metadata.name,
+        at=None if first is None else first.at,
+    )
+
+
+def _ending(trainjob: TrainJob | None, jobset: JobSet | None) -> EndingFact:
+    if trainjob is None:
+        return "gone"
+    found = terminal(trainjob)
+    if found == "none":
+        return "running"
+    if found != "complete":
+        return found
+    record = read_record(trainjob.metadata.annotations)
+    shown = jobset is not None and owns(trainjob, jobset) and is_true(jobset.status.conditions, "Completed")
+    return "succeeded" if shown and record.gate == LIFTED else "complete-unshown"
+
+
+def _stopping(trainjob: TrainJob | None) -> StoppingFact:
+    if trainjob is None:
+        return "no"
+    if trainjob.metadata.deleting:
+        return "deleting"
+    record: Record = read_record(trainjob.metadata.annotations)
+    return "held" if record.hold is not None and record.hold.held else "no"
+
+
+def _past_deadline(job: Job) -> bool:
+    return any(
+        each.type in {"FailureTarget", "Failed"} and each.status == "True" and each.reason == DEADLINE_EXCEEDED
+        for each in job.status.conditions
+    )
+
+
+def missing_pods(trainjob: TrainJob | None, jobs: Sequence[Job], known: Iterable[Pod]) -> tuple[str, ...]:
+    """What is not known of pods that may have failed first, as sentences; empty where all were seen.
+
+    A Job counts every pod that failed or is being deleted, so it counts more than are known where one is gone. Once
+    the Jobs themselves are gone nothing counts any more.
+    """
+    if not jobs:
+        if trainjob is not None and terminal(trainjob) == "none" and not trainjob.metadata.deleting:
+            return ()
+        return ("the Jobs are gone, and with them the number of pods that failed",)
+    found = []
+    for job in jobs:
+        lost = job.status.failed - len(_counted_pods_of(job, known))
+        if lost > 0:
+            found.append(f"{lost} of the {job.status.failed} failed pods of Job {job.metadata.name} are gone")
+    return tuple(found)
+
+
+def _counted_pods_of(job: Job, pods: Iterable[Pod]) -> list[Pod]:
+    """Known pods that the Job counts as failed: a failing Job counts those it deletes, a suspended one does not."""
+    failing = is_true(job.status.conditions, "FailureTarget")
+    owned = [pod for pod in pods if any(owner.uid == job.metadata.uid for owner in pod.metadata.owner_references)]
+    return [pod for pod in owned if pod.status.phase == "Failed" or (failing and pod.metadata.deleting)]
+
+
+def _workload(workloads: Sequence[Workload]) -> tuple[WorkloadFact, str]:
+    """What a Workload shows that its pods do not; of several, the first that is not quiet."""
+    for each in workloads:
+        fact, text = workload_fact(each)
+        if fact != "quiet":
+            return fact, f"Workload {each.metadata.name}: {text}"
+    return "quiet", ""
+
+
+def workload_fact(workload: Workload) -> tuple[WorkloadFact, str]:
+    """What one Workload shows, and in which words. Held by us, gated, admitted or finished, it is quiet."""
+    conditions = workload.status.conditions
+    if is_true(conditions, "Finished"):
+        return "quiet", ""
+    evicted = condition(conditions, "Evicted")
+    if evicted is not None and evicted.status == "True":
+        fact = _eviction(evicted.reason or "")
+        if fact == "deactivated" and workload.metadata.annotations.held is not None:
+            return "quiet", ""
+        return fact, f"Evicted, {evicted.reason}: {evicted.message or ''}"
+    if not workload.spec.active:
+        if workload.metadata.annotations.held is not None:
+            return "quiet", ""
+        return "deactivated", "spec.active is false"
+    return _admission(workload)
+
+
+def _eviction(reason: str) -> WorkloadFact:
+    known: dict[str, WorkloadFact] = {
+        "Preempted": "preempted",
+        "NodeFailures": "node-failures",
+        "PodsReadyTimeout": "pods-ready-timeout",
+        "DeactivatedDueToRequeuingLimitExceeded": "pods-ready-timeout",
+        "DeactivatedDueToMaximumExecutionTimeExceeded": "execution-time",
+    }
+    if reason in known:
+        return known[reason]
+    return "deactivated" if reason.startswith("Deactivated") else "evicted"
+
+
+def _admission(workload: Workload) -> tuple[WorkloadFact, str]:
+    conditions = workload.status.conditions
+    quota = condition(conditions, "QuotaReserved")
+    if is_true(conditions, "Admitted") or quota is None or quota.status == "True" or quota.reason == "AdmissionGated":
+        return "quiet", ""
+    text = f"QuotaReserved False, {quota.reason}: {quota.message or ''}"
+    return ("inadmissible" if quota.reason == "Inadmissible" else "waiting"), text
+
+
+def _evidence(trainjob: TrainJob | None, jobs: Sequence[Job], first: Ending | None, workload: str) -> Iterable[str]:
+    if trainjob is None:
+        yield "the TrainJob is gone"
+    else:
+        for each in trainjob.status.conditions:
+            if each.type in {"Complete", "Failed"} and each.status == "True":
+                yield f"TrainJob {each.type}, {each.reason}: {each.message or ''}".rstrip(": ")
+    for job in jobs:
+        failed = condition(job.status.conditions, "Failed") or condition(job.status.conditions, "FailureTarget")
+        if failed is not None and failed.status == "True":
+            yield f"Job {job.metadata.name} {failed.type}, {failed.reason}"
+    if first is not None and first.fact not in {"running", "none"}:
+        yield str(first)
+    if workload:
+        yield workload
+
+
+def _not_looked_at(missing: tuple[str, ...], first: Ending | None) -> tuple[str, ...]:
+    """What was not seen, or lies where Find does not look."""
+    found = list(missing)
+    if first is not None and first.fact == "taint-manager":
+        found.append("the Node was not read: any NoExecute taint has its pods deleted")
+    return tuple(found)
