@@ -64,6 +64,9 @@ class PodCounts:
         return self.pending + self.running + self.succeeded + self.failed + self.unknown + self.terminating
 
 
+NO_PODS = PodCounts()
+
+
 @dataclass(frozen=True, slots=True)
 class StateFacts:
     """The inputs of table `states`, and whether deletion has begun."""
