@@ -14,8 +14,6 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Literal, Protocol, Self
 
-from .inputs import refuse
-
 Ended = Literal["deadline", "cancelled"]
 
 
@@ -202,5 +200,7 @@ class _Once:
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        from .inputs import refuse  # noqa: PLC0415 - importing the package must stay quick
+
         refuse("context", operation="parse", key=name, value=value, rule="a number of seconds")
     return float(value)

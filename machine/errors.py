@@ -65,7 +65,14 @@ class DispatchError(Exception):
         details = {key: _portable_value(value) for key, value in self.details.items()}
         causes = tuple(_portable_cause(cause) for cause in _chain(self.__cause__))
         notes = tuple(getattr(self, "__notes__", ()))
-        return _rebuild, (type(self), self.message, self.row, self.operation, self.subject, details, causes, notes)
+        given = {
+            "message": self.message,
+            "row": self.row,
+            "operation": self.operation,
+            "subject": self.subject,
+            "details": details,
+        }
+        return _rebuild, (type(self), given, causes, notes)
 
 
 class ErrInvalid(DispatchError):
@@ -115,7 +122,7 @@ class ErrOutcomeUnknown(DispatchError):
 class CauseSummary(Exception):
     """What stands in for a cause that could not be pickled: the name of its type, and its text."""
 
-    def __init__(self, type: str, text: str) -> None:
+    def __init__(self, type: str, text: str) -> None:  # noqa: A002 - the contract's name
         super().__init__(type, text)
         self.type = type
         self.text = text
@@ -164,15 +171,11 @@ def _portable_value(value: object) -> object:
 
 def _rebuild(
     cls: type[DispatchError],
-    message: str,
-    row: str,
-    operation: str,
-    subject: str | None,
-    details: Mapping[str, Any],
+    given: Mapping[str, Any],
     causes: tuple[BaseException, ...],
     notes: tuple[str, ...],
 ) -> DispatchError:
-    error = cls(message, row=row, operation=operation, subject=subject, details=details)
+    error = cls(**given)
     above: BaseException = error
     for cause in causes:
         above.__cause__ = cause
@@ -180,4 +183,3 @@ def _rebuild(
     for note in notes:
         error.add_note(note)
     return error
-

@@ -78,10 +78,10 @@ def check_tail(value: object, *, operation: str) -> int | None:
 
 def check_stream(value: object, *, operation: str) -> Stream:
     """A Stream, or its value as a string."""
-    for each in Stream:
-        if value is each or value == each.value:
-            return each
-    refuse("stream", operation=operation, key="stream", value=value, rule="Stream.STDOUT or Stream.STDERR")
+    stream = next((each for each in Stream if value is each or value == each.value), None)
+    if stream is None:
+        refuse("stream", operation=operation, key="stream", value=value, rule="Stream.STDOUT or Stream.STDERR")
+    return stream
 
 
 def check_context(value: object, *, operation: str) -> Context:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from transitions import EventData, Machine
 
@@ -17,8 +18,9 @@ from .rules.model import Box, Edge, FactError, LifecycleTable, Rule, Tables
 class Subject:
     """What a machine runs on: something in a state, and what answered the last time it was asked."""
 
-    state: str
-    answered: Edge | Rule | None = None
+    def __init__(self, state: str) -> None:
+        self.state = state
+        self.answered: Edge | Rule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Lifecycle:
         """The state it begins in; the first, where there are several."""
         return next(state.name for state in self.table.states if state.initial)
 
-    def machine(self, model: object | None = None) -> Machine:
+    def machine(self, model: Any = None) -> Machine:
         """The real machine of `transitions`, for this model or for none: operations and events are its triggers.
 
         A refusal is an internal transition: it leaves the state alone. What answered is the model's `answered`.
@@ -74,8 +76,7 @@ class Lifecycle:
         """
         if operation not in self._machine.events:
             raise FactError(f"{self.table.name}: no operation or event {operation!r}")
-        subject = Subject()
-        subject.state = self._known(state)
+        subject = Subject(self._known(state))
         # The machine's own event, and no model registered with it: many threads may ask at once.
         self._machine.events[operation].trigger(subject, **guards)
         if subject.answered is None:
@@ -89,11 +90,10 @@ class Lifecycle:
 
     def _add(self, machine: Machine, move: Move, answer: Edge | Rule) -> None:
         def note(event: EventData) -> None:
-            event.model.answered = answer
+            model: Any = event.model
+            model.answered = answer
 
-        machine.add_transition(
-            move.trigger, move.source, move.to, conditions=self._condition(move.when), before=note
-        )
+        machine.add_transition(move.trigger, move.source, move.to, conditions=self._condition(move.when), before=note)
 
     def _condition(self, when: Box) -> Callable[[EventData], bool]:
         def holds(event: EventData) -> bool:

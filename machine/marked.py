@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ruamel.yaml.constructor import SafeConstructor
-    from ruamel.yaml.nodes import MappingNode, Node
+    from ruamel.yaml.nodes import Node
 
 Path = tuple[str | int, ...]
 MOST_NODES = 200_000
@@ -88,9 +88,9 @@ class _Reader:
             raise UnreadableYaml("an alias to what it stands in", _mark(node))
         if self._nodes > MOST_NODES:  # a few aliases of aliases can stand for billions
             raise UnreadableYaml(f"more than {MOST_NODES} values", _mark(node))
-        if isinstance(node.value, list) and str(node.id) == "mapping":
+        if node.tag == f"{_PREFIX}map":
             return self._mapping(node, path, (*around, id(node)))
-        if isinstance(node.value, list):
+        if node.tag == f"{_PREFIX}seq":
             return [self.data(item, (*path, i), (*around, id(node))) for i, item in enumerate(node.value)]
         return _scalar(node, self._constructor)
 
@@ -119,8 +119,10 @@ def _scalar(node: Node, constructor: SafeConstructor) -> Any:
             case "float":
                 return constructor.construct_yaml_float(node)
     except ValueError as failure:  # thousands of digits, or a tag that its text does not bear out
-        raise UnreadableYaml(f"not a {kind}: {failure}", _mark(node)) from failure
-    return node.value  # text; and dates, which we want as they were written
+        raise UnreadableYaml(f"what is no {kind}, or too long a one", _mark(node)) from failure
+    if kind not in ("str", "timestamp"):
+        raise UnreadableYaml(f"the tag {node.tag}", _mark(node))
+    return node.value  # a date is wanted as it was written
 
 
 def _mark(node: Node) -> Mark:

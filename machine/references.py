@@ -23,7 +23,7 @@ _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """One instance of one object: the Backend's name, the namespace, kind, name and UID."""
+    """One instance of one object: the Backend's name, the namespace, kind, name and UID. All of it is text."""
 
     backend: str
     namespace: str
@@ -72,13 +72,13 @@ def _check(reference: ObjectRef, operation: str) -> None:
         ("name", reference.name, is_dns_subdomain, "a Kubernetes object name"),
     ]
     for key, part, valid, rule in parts:
-        if not isinstance(part, str) or not valid(part):
+        if not valid(part):
             _refuse("reference-malformed", f"ref.{key}", part, f"its {key} must be {rule}", operation)
     if reference.kind not in REFERENCE_KINDS:
         _refuse("reference-kind", "ref.kind", reference.kind, f"one of {', '.join(REFERENCE_KINDS)}", operation)
     if reference.uid == "" or reference.uid is None:
         _refuse("reference-no-uid", "ref.uid", str(reference), "a reference carries the UID of its object", operation)
-    if not isinstance(reference.uid, str) or not _UID.fullmatch(reference.uid):
+    if not _UID.fullmatch(reference.uid):
         _refuse("reference-malformed", "ref.uid", reference.uid, "its uid must be a Kubernetes UID", operation)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal
 
-from .identifiers import LONGEST_LABEL, is_dns_label, is_dns_subdomain
 from .extensions import RUNTIME_KINDS, RuntimeRef
+from .identifiers import LONGEST_LABEL, LONGEST_SUBDOMAIN, is_dns_label, is_dns_subdomain
 from .marked import is_number
 from .strict import Source
 
@@ -66,35 +66,45 @@ class Settings:
 
 def _checked(source: Source) -> dict[str, Any]:
     """What the source gives, each key by its type and its rule, then the rules that join several."""
-    checked: dict[str, Any] = {}
-    for key, value in source.data.items():
-        match key:
-            case "name" | "namespace":
-                checked[key] = _text(source, key, value)
-                if not is_dns_label(value):
-                    source.refuse("rule", (key,), value, "a DNS label: lower-case letters, digits and '-', at most 63")
-            case "runtimes":
-                checked[key] = _runtimes(source, value)
-            case "mode":
-                checked[key] = _text(source, key, value)
-                if value not in MODES:
-                    source.refuse("rule", (key,), value, "plain or kueue")
-            case "queue" | "admission_check":
-                checked[key] = _text(source, key, value)
-                if not is_dns_subdomain(value) or (key == "queue" and len(value) > LONGEST_LABEL):
-                    source.refuse("rule", (key,), value, "the name of a Kubernetes object (a queue's is a label value)")
-            case "kubeconfig" | "context":
-                checked[key] = _text(source, key, os.fspath(value) if isinstance(value, os.PathLike) else value)
-                if not value:
-                    source.refuse("rule", (key,), value, "not empty")
-            case "in_cluster" | "read_only" | "output_read":
-                if not isinstance(value, bool):
-                    source.refuse("type", (key,), value, "true or false")
-                checked[key] = value
-            case _:
-                checked[key] = _seconds(source, key, value)
+    checked = {key: _CHECKS[key](source, key, value) for key, value in source.data.items()}
     _check_together(source, checked)
     return checked
+
+
+def _label(source: Source, key: str, value: object) -> str:
+    text = _text(source, key, value)
+    if not is_dns_label(text):
+        source.refuse("rule", (key,), text, "a DNS label: lower-case letters, digits and '-', at most 63")
+    return text
+
+
+def _mode(source: Source, key: str, value: object) -> str:
+    text = _text(source, key, value)
+    if text not in MODES:
+        source.refuse("rule", (key,), text, "plain or kueue")
+    return text
+
+
+def _object_name(source: Source, key: str, value: object) -> str:
+    text = _text(source, key, value)
+    # A queue's name becomes the value of a label.
+    if not is_dns_subdomain(text) or (key == "queue" and len(text) > LONGEST_LABEL):
+        longest = LONGEST_LABEL if key == "queue" else LONGEST_SUBDOMAIN
+        source.refuse("rule", (key,), text, f"a Kubernetes object name of at most {longest} characters")
+    return text
+
+
+def _not_empty(source: Source, key: str, value: object) -> str:
+    text = _text(source, key, os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if not text:
+        source.refuse("rule", (key,), text, "not empty")
+    return text
+
+
+def _flag(source: Source, key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        source.refuse("type", (key,), value, "true or false")
+    return value
 
 
 def _text(source: Source, key: str, value: object) -> str:
@@ -103,14 +113,14 @@ def _text(source: Source, key: str, value: object) -> str:
     return value
 
 
-def _runtimes(source: Source, value: object) -> tuple[RuntimeRef, ...]:
+def _runtimes(source: Source, key: str, value: object) -> tuple[RuntimeRef, ...]:
     if not isinstance(value, list | tuple):
-        source.refuse("type", ("runtimes",), value, "a list of Kind/name")
+        source.refuse("type", (key,), value, "a list of Kind/name")
     if not value:
-        source.refuse("rule", ("runtimes",), value, "at least one")
+        source.refuse("rule", (key,), value, "at least one")
     runtimes: list[RuntimeRef] = []
     for i, each in enumerate(value):
-        path = ("runtimes", i)
+        path = (key, i)
         if each is None:
             source.refuse("null", path, each, "Kind/name")
         if not isinstance(each, str | RuntimeRef):
@@ -145,3 +155,22 @@ def _check_together(source: Source, checked: Mapping[str, Any]) -> None:
     for key in ("kubeconfig", "context"):
         if checked.get("in_cluster", False) and key in checked:
             source.refuse("rule", (key,), checked[key], "not together with in_cluster")
+
+
+_CHECKS: Mapping[str, Callable[[Source, str, object], Any]] = {
+    "name": _label,
+    "namespace": _label,
+    "runtimes": _runtimes,
+    "mode": _mode,
+    "queue": _object_name,
+    "admission_check": _object_name,
+    "kubeconfig": _not_empty,
+    "context": _not_empty,
+    "in_cluster": _flag,
+    "read_only": _flag,
+    "output_read": _flag,
+    "call_bound": _seconds,
+    "request_timeout": _seconds,
+    "workload_wait": _seconds,
+    "stop_poll": _seconds,
+}

@@ -1,4 +1,4 @@
-"""The specification as data. There is no code here beyond finding the files; `dispatch_kubeflow.machine.rules` reads them."""
+"""The specification as data. There is no code here beyond finding the files; `machine.rules` reads them."""
 
 from pathlib import Path
 

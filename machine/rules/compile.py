@@ -1,4 +1,4 @@
-"""YAML is for readers, and slow; deciding must be fast, and so must starting. So the proved tables are shipped compiled.
+"""YAML is for readers, and slow; deciding and starting must be quick. So the proved tables are shipped compiled, too.
 
 The compiled file carries a hash of what it was made from. Where the tables beside it are others, as in an edited
 checkout, it is left alone and they are read, proved and compiled in memory: slower, and never stale.
@@ -11,11 +11,8 @@ import json
 import pathlib
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
-
-from dispatch_kubeflow.tables import directory as packaged
 
 from .decide import Graph, Rulebook
 from .diagram import Diagram, Leaf, Node
@@ -43,12 +40,6 @@ FORMAT = 1
 """Changed with the form of the compiled file, which makes older ones void."""
 
 
-@cache
-def rulebook() -> Rulebook:
-    """The packaged tables, loaded once. Raises TablesError if they were edited and are wrong."""
-    return load_rulebook(packaged(), COMPILED)
-
-
 def load_rulebook(directory: pathlib.Path, compiled: pathlib.Path | None = None) -> Rulebook:
     """The tables of a directory: from the compiled file if it was made from them, else from the YAML, proved."""
     if compiled is not None and compiled.exists():
@@ -73,7 +64,8 @@ def compiled_bytes(directory: pathlib.Path) -> bytes:
 def fingerprint(directory: pathlib.Path) -> str:
     """A hash of every table and of the page, by name and content, and of the compiled form's number."""
     digest = hashlib.sha256(f"format {FORMAT}\n".encode())
-    for path in sorted(path for pattern in ("*.yaml", "lifecycles/*.yaml", "page/*") for path in directory.glob(pattern)):
+    sources = [path for pattern in ("*.yaml", "lifecycles/*.yaml", "page/*") for path in directory.glob(pattern)]
+    for path in sorted(sources):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(directory).as_posix()} {len(content)}\n".encode())
         digest.update(content)

@@ -138,9 +138,7 @@ class Rulebook:
             kept[key] = details[key]
         message = (rule.message or "").format(**kept, subject=subject or "the call", operation=operation)
         kept.update({key: details[key] for key in rule.optional if details.get(key) is not None})
-        error = self._sentinels[rule.sentinel](
-            message, row=rule.id, operation=operation, subject=subject, details=kept
-        )
+        error = self._sentinels[rule.sentinel](message, row=rule.id, operation=operation, subject=subject, details=kept)
         error.__cause__ = cause
         return error
 

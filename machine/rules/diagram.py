@@ -128,7 +128,7 @@ class Diagram:
             if isinstance(node, Leaf):
                 return node.winners == winners
             if node not in leads:
-                leads[node] = any([leads_there(child) for _, child in node.groups])
+                leads[node] = any(leads_there(child) for _, child in node.groups)
             return leads[node]
 
         def walk(node: Node, box: dict[str, tuple[str, ...]]) -> Iterator[Box]:
@@ -144,7 +144,7 @@ class Diagram:
 
 
 def describe(box: Box, axes: Axes) -> str:
-    """A box in words: `verb=read result=401|403`, `reason=not AlreadyExists`; inputs that may be anything are left out."""
+    """A box in words: `verb=read result=401|403 reason=not other`; inputs that may be anything are left out."""
     said = []
     for name, values in axes.items():
         allowed = box.get(name, values)

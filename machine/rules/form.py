@@ -91,7 +91,7 @@ class _Form:
         if isinstance(data, dict) and len(data) < schema["minProperties"]:
             yield path, "must not be empty"
 
-    def unique_items(self, schema: Schema, data: object, path: Path) -> Iterator[Fault]:
+    def unique_items(self, _schema: Schema, data: object, path: Path) -> Iterator[Fault]:
         if isinstance(data, list):
             for i, item in enumerate(data):
                 if item in data[:i]:

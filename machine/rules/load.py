@@ -139,9 +139,7 @@ def _box(when: Data, inputs: Iterable[Input]) -> Box:
 
 
 def _inputs(data: Data) -> tuple[Input, ...]:
-    return tuple(
-        Input(name, tuple(each["values"]), each["means"], each.get("default")) for name, each in data.items()
-    )
+    return tuple(Input(name, tuple(each["values"]), each["means"], each.get("default")) for name, each in data.items())
 
 
 def _listed(value: str | list[str], everything: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,16 +1,18 @@
-"""What a table says, as values: the same whether it came from YAML or from the compiled file, and free of both."""
+"""What a table says, as values: the same whether it came from YAML or from the compiled file, and free of both.
+
+Without slots, which make a class twice: there are many, and importing the package must be quick.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 Box = Mapping[str, tuple[str, ...]]
 """What a rule asks of each input: the values it allows. An input that is absent may have any."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Complaint:
     """One thing wrong with the tables: where (line and column count from 1), by which rule, and what."""
 
@@ -42,7 +44,7 @@ class FactError(LookupError):
     """The code asked the tables in words they do not have: a defect of the code, and no outcome of any call."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule:
     """One row of one table.
 
@@ -78,7 +80,7 @@ class Rule:
         return tuple(key[:-1] for key in self.details if key.endswith("?"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Input:
     """One fact a family asks for, and every value it can have. `default` stands for a fact that is not given."""
 
@@ -88,7 +90,7 @@ class Input:
     default: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Output:
     """What a family that classifies gives, and every value that can be."""
 
@@ -96,7 +98,7 @@ class Output:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Family:
     """One table: its inputs, its rules. One that declares no modes (or operations) does not depend on them."""
 
@@ -109,7 +111,7 @@ class Family:
     output: Output | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Edge:
     """One way from a state to another, by an operation or by an event (a move the cluster makes)."""
 
@@ -124,7 +126,7 @@ class Edge:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Refusal:
     """Where a lifecycle says no, and by which rule of the tables."""
 
@@ -134,7 +136,7 @@ class Refusal:
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
     """A state of a lifecycle; `final` ones are meant to have no way out."""
 
@@ -144,7 +146,7 @@ class State:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckedAgainst:
     """The family that must refuse exactly where the lifecycle refuses, all else being `calm`."""
 
@@ -153,7 +155,7 @@ class CheckedAgainst:
     calm: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LifecycleTable:
     """One lifecycle: states, what is asked of them, and what moves them."""
 
@@ -168,7 +170,7 @@ class LifecycleTable:
     checked_against: CheckedAgainst | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sentinel:
     """An error class as the vocabulary describes it: what it means, and what its caller may do next."""
 
@@ -178,7 +180,7 @@ class Sentinel:
     next: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operation:
     """A call. `verb` is read, write or local; a hold-family call needs a deadline (row A12)."""
 
@@ -188,7 +190,7 @@ class Operation:
     hold_family: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Conclusion:
     """What a caller may now believe, and do next."""
 
@@ -197,7 +199,7 @@ class Conclusion:
     next: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Vocabulary:
     """The words that every table is written in, each with its meaning."""
 
@@ -210,7 +212,7 @@ class Vocabulary:
     details: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tables:
     """All of it."""
 
@@ -220,14 +222,10 @@ class Tables:
     page_rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The sentences of the specification page, by row."""
 
-    def rule(self, id: str) -> Rule:
+    def rule(self, rule_id: str) -> Rule:
         """The rule of this id. Raises FactError."""
         for family in self.families.values():
             for rule in family.rules:
-                if rule.id == id:
+                if rule.id == rule_id:
                     return rule
-        raise FactError(f"no rule {id}")
-
-
-Graph = tuple[Any, ...]
-"""A decision diagram: `(input name, {value: Graph or Rule})`, or the Rule that decides. See `diagram`."""
+        raise FactError(f"no rule {rule_id}")

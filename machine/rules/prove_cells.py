@@ -26,7 +26,7 @@ def cells(loaded: Loaded, name: str, made: dict[str, Diagram]) -> Iterator[Compl
     bad_yields = list(_bad_yields(loaded, file, family, boxes))
     yield from bad_yields
     numbers = {rule.id: i for i, rule in enumerate(family.rules)}
-    yields = [frozenset(numbers[id] for id in rule.yields_to if id in numbers) for rule in family.rules]
+    yields = [frozenset(numbers[each] for each in rule.yields_to if each in numbers) for rule in family.rules]
     diagram = made[name] = Diagram(axes, boxes, yields)
     counts = diagram.cells()
     for winners, count in counts.items():
@@ -74,14 +74,14 @@ def _bad_yields(loaded: Loaded, file: str, family: Family, boxes: list[Box]) -> 
     earlier: dict[str, int] = {}
     ids = {rule.id for rule in family.rules}
     for i, rule in enumerate(family.rules):
-        for k, id in enumerate(rule.yields_to):
+        for k, other in enumerate(rule.yields_to):
             text = None
-            if id not in ids:
-                text = f"yields to {id}, which is no rule of this family"
-            elif id not in earlier:
-                text = f"yields to {id}, which does not stand before it"
-            elif not _share(boxes[i], boxes[earlier[id]]):
-                text = f"yields to {id}, with which it shares no cell"
+            if other not in ids:
+                text = f"yields to {other}, which is no rule of this family"
+            elif other not in earlier:
+                text = f"yields to {other}, which does not stand before it"
+            elif not _share(boxes[i], boxes[earlier[other]]):
+                text = f"yields to {other}, with which it shares no cell"
             if text is not None:
                 yield loaded.complaint(file, ("rules", i, "yields_to", k), text, rule.id)
         earlier[rule.id] = i

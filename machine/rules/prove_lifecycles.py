@@ -40,58 +40,65 @@ class LifecycleProof:
     # Names.
 
     def _names(self) -> Iterator[Complaint]:
-        vocabulary, table = self._loaded.tables.vocabulary, self._table
+        table, operations = self._table, self._loaded.tables.vocabulary.operations
         if table.name != self._name:
             yield self._complain(("lifecycle",), f"the lifecycle {table.name} stands in the file of {self._name}")
         for operation in table.operations:
-            if operation not in vocabulary.operations:
-                yield self._complain(("operations",), unknown("operation", operation, vocabulary.operations))
-        for guard in table.guards:
-            if guard.default is not None and guard.default not in guard.values:
-                yield self._complain(("guards", guard.name), unknown("value", guard.default, guard.values))
+            if operation not in operations:
+                yield self._complain(("operations",), unknown("operation", operation, operations))
         if not any(state.initial for state in table.states):
             yield self._complain(("states",), "no state is initial")
-        used = {name for each in (*table.edges, *table.refusals) for name in each.when}
-        for guard in table.guards:
-            if guard.name not in used:
-                yield self._complain(("guards", guard.name), f"nothing asks for the guard {guard.name}")
         for event in table.events:
             if event not in {edge.event for edge in table.edges}:
                 yield self._complain(("events", event), f"no edge has the event {event}")
+        yield from self._guard_names()
         for i, edge in enumerate(self._data["edges"]):
             yield from self._edge_names(i, edge)
         for i, refusal in enumerate(self._data.get("refusals", [])):
-            yield from self._step_names(("refusals", i), refusal, None)
+            yield from self._step_names(("refusals", i), refusal, refusal["rule"])
             if refusal["rule"] not in self._refusing_rules():
-                yield self._complain(("refusals", i, "rule"), f"no rule {refusal['rule']} that refuses", refusal["rule"])
+                text = f"no rule {refusal['rule']} that refuses"
+                yield self._complain(("refusals", i, "rule"), text, refusal["rule"])
+
+    def _guard_names(self) -> Iterator[Complaint]:
+        boxes = [edge.when for edge in self._table.edges] + [refusal.when for refusal in self._table.refusals]
+        used = {name for box in boxes for name in box}
+        for guard in self._table.guards:
+            path = ("guards", guard.name)
+            if guard.default is not None and guard.default not in guard.values:
+                yield self._complain(path, unknown("value", guard.default, guard.values))
+            if guard.name not in used:
+                yield self._complain(path, f"nothing asks for the guard {guard.name}")
 
     def _edge_names(self, i: int, edge: Data) -> Iterator[Complaint]:
-        path, id = ("edges", i), edge["id"]
-        if not id.startswith(f"{self._table.name}."):
-            yield self._complain((*path, "id"), f"the id must begin with {self._table.name}.", id)
+        path, edge_id = ("edges", i), edge["id"]
+        if not edge_id.startswith(f"{self._table.name}."):
+            yield self._complain((*path, "id"), f"the id must begin with {self._table.name}.", edge_id)
         if edge["to"] not in (*self._states, "same"):
-            yield self._complain((*path, "to"), unknown("state", edge["to"], self._states), id)
+            yield self._complain((*path, "to"), unknown("state", edge["to"], self._states), edge_id)
         if "event" in edge and edge["event"] not in self._table.events:
-            yield self._complain((*path, "event"), unknown("event", edge["event"], self._table.events), id)
+            yield self._complain((*path, "event"), unknown("event", edge["event"], self._table.events), edge_id)
         if OURS in several(edge.get("spec", [])) and "reason" not in edge:
-            yield self._complain((*path, "spec"), "an edge that is ours gives its reason", id)
-        yield from self._step_names(path, edge, id)
+            yield self._complain((*path, "spec"), "an edge that is ours gives its reason", edge_id)
+        yield from self._step_names(path, edge, edge_id)
 
-    def _step_names(self, path: tuple[str | int, ...], step: Data, id: str | None) -> Iterator[Complaint]:
+    def _step_names(self, path: tuple[str | int, ...], step: Data, answer: str) -> Iterator[Complaint]:
         for state in several(step["from"]):
             if state not in self._states:
-                yield self._complain((*path, "from"), unknown("state", state, self._states), id)
+                yield self._complain((*path, "from"), unknown("state", state, self._states), answer)
         for operation in several(step.get("operation", [])):
             if operation not in self._table.operations:
-                yield self._complain((*path, "operation"), unknown("operation", operation, self._table.operations), id)
+                yield self._complain(
+                    (*path, "operation"), unknown("operation", operation, self._table.operations), answer
+                )
         for name, asked in step.get("when", {}).items():
             if name not in self._guards:
-                yield self._complain((*path, "when", name), unknown("guard", name, self._guards), id)
+                yield self._complain((*path, "when", name), unknown("guard", name, self._guards), answer)
                 continue
             for value in several(asked["not"] if isinstance(asked, dict) else asked):
                 if value not in self._guards[name]:
                     text = unknown(f"value of {name}", value, self._guards[name])
-                    yield self._complain((*path, "when", name), text, id)
+                    yield self._complain((*path, "when", name), text, answer)
 
     def _refusing_rules(self) -> set[str]:
         families = self._loaded.tables.families.values()
@@ -114,11 +121,11 @@ class LifecycleProof:
                 names = [answers[each][0] for each in winners]
                 yield self._complain(self._where(names[-1]), f"{' and '.join(names)} both answer {cell}", names[-1])
 
-    def _where(self, id: str) -> tuple[str | int, ...]:
+    def _where(self, answer: str) -> tuple[str | int, ...]:
         """Where the edge of this id stands, or the first refusal by the rule of this id."""
         for key, field in (("edges", "id"), ("refusals", "rule")):
             for i, entry in enumerate(self._data.get(key, [])):
-                if entry[field] == id:
+                if entry[field] == answer:
                     return (key, i)
         return ()
 
@@ -194,15 +201,17 @@ class LifecycleProof:
             said = rule.id if rule.sentinel != "none" else None
             refused = answer if answer in self._refusing_rules() else None
             if said != refused:
-                told = " ".join(f"{name}={value}" for name, value in {"state": state, "operation": operation, **cell}.items())
-                text = f"here {answer} answers {told}{f' mode={mode}' if mode else ''}, in {against.family} {rule.id} does"
+                asked = {"state": state, "operation": operation, **cell, **({} if mode is None else {"mode": mode})}
+                told = " ".join(f"{name}={value}" for name, value in asked.items())
+                text = f"here {answer} answers {told}, in {against.family} {rule.id} does"
                 yield self._complain(self._where(answer), text, answer)
 
 
 def _answers(table: LifecycleTable, state: str, operation: str) -> list[tuple[str, Box]]:
-    edges = [(each.id, each.when) for each in table.edges if (each.source, each.operation) == (state, operation)]
-    refusals = [(each.rule, each.when) for each in table.refusals if (each.source, each.operation) == (state, operation)]
-    return edges + refusals
+    """What may answer this operation in this state: edges by their ids, refusals by their rules'."""
+    asked = state, operation
+    edges = [(each.id, each.when) for each in table.edges if (each.source, each.operation) == asked]
+    return edges + [(each.rule, each.when) for each in table.refusals if (each.source, each.operation) == asked]
 
 
 def _modes(tables: Tables, against: CheckedAgainst) -> list[str | None]:

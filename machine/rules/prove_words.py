@@ -94,10 +94,10 @@ class FamilyWords:
                 yield self._complain(path, f"no rule asks for the input {each.name}")
 
     def _rule(self, i: int, data: Data) -> Iterator[Complaint]:
-        id, vocabulary = data["id"], self._loaded.tables.vocabulary
+        rule_id, vocabulary = data["id"], self._loaded.tables.vocabulary
         path = ("rules", i)
-        if not id.startswith(f"{self._family.name}."):
-            yield self._complain((*path, "id"), f"the id must begin with {self._family.name}.", id)
+        if not rule_id.startswith(f"{self._family.name}."):
+            yield self._complain((*path, "id"), f"the id must begin with {self._family.name}.", rule_id)
         vocabularies: list[tuple[str, str, Iterable[str]]] = [
             ("stage", "stage", vocabulary.stages),
             ("sentinel", "sentinel", ["none", *vocabulary.sentinels]),
@@ -105,9 +105,9 @@ class FamilyWords:
             ("effects", "effect", vocabulary.effects),
         ]
         for key, kind, known in vocabularies:
-            yield from self._known((*path, key), kind, several(data.get(key, [])), known, id)
+            yield from self._known((*path, key), kind, several(data.get(key, [])), known, rule_id)
         details = [key.removesuffix("?") for key in data.get("details", [])]
-        yield from self._known((*path, "details"), "detail", details, vocabulary.details, id)
+        yield from self._known((*path, "details"), "detail", details, vocabulary.details, rule_id)
         yield from self._citation(path, data)
         yield from self._gives(i, data)
         yield from self._message(i, data)
@@ -140,12 +140,12 @@ class FamilyWords:
         path = ("rules", i, "message")
         required = [key for key in data.get("details", []) if not key.endswith("?")]
         try:
-            fields = [field for _, field, _, _ in string.Formatter().parse(data.get("message", "")) if field is not None]
+            fields = [field for _, field, _, _ in string.Formatter().parse(data.get("message", ""))]
         except ValueError as failure:
             yield self._complain(path, f"the message is malformed: {failure}", data["id"])
             return
         for field in fields:
-            if field not in (*ALWAYS_GIVEN, *required):
+            if field is not None and field not in (*ALWAYS_GIVEN, *required):
                 text = f"the message names {{{field}}}, which the required details do not give"
                 yield self._complain(path, text, data["id"])
 
