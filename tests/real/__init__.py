@@ -1,0 +1,1 @@
+"""The real control plane as plain processes: what everything else in the project is judged against."""
