@@ -1,0 +1,254 @@
+"""A watch is a chain of streams that break all the time; what is watched must be as if there had been one that did not.
+
+So it keeps the last resourceVersion it has given out and goes on from there, lists anew when that is no longer served,
+takes a line it cannot read for a broken stream, never for an event it may leave out, and waits longer and longer while
+nothing new comes. It ends only when the server refuses, the token cannot be had, or its context ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from .answers import ROWS, WrongKind, failed, refusal, require_kind
+from .http1 import AnswerMalformed
+from .reply import Event, Failure, Listed, ListReply
+from .request import Request
+
+if TYPE_CHECKING:
+    from dispatch_kubeflow.machine.context import Context
+
+T = TypeVar("T")
+
+FIRST_PAUSE = 0.05
+"""Seconds before a stream is opened again when the last one brought nothing; doubled each time."""
+LONGEST_PAUSE = 5.0
+SERVER_SECONDS = 290
+"""How long the server is asked to keep one stream."""
+SILENCE = 75.0
+"""Seconds without a byte after which a stream is given up: bookmarks come every 60."""
+_GONE = 3
+_UNREADABLE = 3
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _Metadata = _Metadata()
+
+
+class _Line(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class Gone(Exception):
+    """The resourceVersion is no longer served."""
+
+
+class Broken(Exception):
+    """The stream broke; what came before it stands."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """One open stream: its pieces as they come (which raise when it breaks), and how to end it."""
+
+    pieces: Iterator[bytes]
+    close: Callable[[], None]
+
+
+class Watch(Generic[T]):
+    """The happenings of a watch: first a `Listed`, then `Event`s, and `Listed` again where events were missed.
+
+    It ends by StopIteration with a Failure, which is kept in `failure`. One thread reads it; it is ended from another
+    by cancelling its context.
+    """
+
+    def __init__(self, happenings: Generator[Listed[T] | Event[T], None, Failure]) -> None:
+        self._happenings = happenings
+        self.failure: Failure | None = None
+
+    def __iter__(self) -> Watch[T]:
+        return self
+
+    def __next__(self) -> Listed[T] | Event[T]:
+        try:
+            return next(self._happenings)
+        except StopIteration as end:
+            self.failure = self.failure or end.value
+            raise
+
+    def close(self) -> None:
+        """End it and close its connection; only between two happenings."""
+        self._happenings.close()
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where the watch stands: the last version given out, and what has gone wrong since something new came."""
+
+    version: str = ""
+    pause: float = 0.0
+    gone: int = 0
+    unreadable: int = 0
+
+    def moved(self, version: str) -> None:
+        self.version = version
+        self.pause = 0.0
+        self.gone = self.unreadable = 0
+
+    def longer(self) -> float:
+        """The pause to make now."""
+        self.pause = min(LONGEST_PAUSE, self.pause * 2 or FIRST_PAUSE)
+        return self.pause
+
+    def newer(self, version: str) -> bool:
+        """Whether `version` is one that has not been given out; a stream that repeats itself gives old ones."""
+        if version.isdigit() and self.version.isdigit():
+            return int(version) > int(self.version)
+        return version != self.version
+
+
+class Watcher(Generic[T]):
+    """Runs one watch. `listed` lists anew, `opened` opens a stream from a version, `request` is what it asks."""
+
+    def __init__(
+        self,
+        request: Request,
+        kind: Any,
+        ctx: Context,
+        listed: Callable[[], ListReply[T]],
+        opened: Callable[[str], Stream | Failure],
+    ) -> None:
+        self._request = request
+        self._ctx = ctx
+        self._listed = listed
+        self._opened = opened
+        self._lines = msgspec.json.Decoder(_Line)
+        self._objects = msgspec.json.Decoder(_Object)
+        self._items = msgspec.json.Decoder(kind)
+
+    def run(self) -> Generator[Listed[T] | Event[T], None, Failure]:
+        """The happenings, and at the end the failure that it could not go on from."""
+        at = _Position()
+        first = True
+        while True:
+            reply = self._listed()
+            if reply.failure is None:
+                at.version = reply.resource_version if first or at.newer(reply.resource_version) else at.version
+                first = False
+                yield Listed(reply.items, reply.resource_version)
+                at.version = reply.resource_version
+                failure = yield from self._follow(at)
+                if failure is not None:
+                    return failure
+            elif first or not _passing(reply.failure):
+                return reply.failure
+            if self._paused(at):
+                return self._ended()
+
+    def _follow(self, at: _Position) -> Generator[Event[T], None, Failure | None]:
+        """Streams from `at` on, until one is gone (None) or refused."""
+        while True:
+            opened = self._opened(at.version)
+            failure = opened if isinstance(opened, Failure) else (yield from self._read(opened, at))
+            if failure is not None and failure.result == "410":
+                at.gone += 1
+                return failure if at.gone > _GONE else None
+            if failure is not None and not _passing(failure):
+                return failure
+            if at.unreadable >= _UNREADABLE:
+                at.unreadable = 0
+                return None
+            if self._paused(at):
+                return self._ended()
+
+    def _paused(self, at: _Position) -> bool:
+        return self._ctx.wait(at.longer())
+
+    def _ended(self) -> Failure:
+        ended = self._ctx.ended or "cancelled"
+        return failed(self._request, f"context-{ended}", sent=False, details={"message": f"the context ended: {ended}"})
+
+    def _read(self, stream: Stream, at: _Position) -> Generator[Event[T], None, Failure | None]:
+        try:
+            with closing(stream):
+                for line in lines(stream.pieces):
+                    event = self._event(line, at)
+                    if isinstance(event, Failure):
+                        return event
+                    if event is not None:
+                        yield event
+        except AnswerMalformed:
+            at.unreadable += 1
+        except WrongKind as error:
+            return failed(self._request, "wrong-kind", sent=True, cause=error, details={"message": str(error)})
+        except Broken:
+            return None
+        return None
+
+    def _event(self, line: bytes, at: _Position) -> Event[T] | Failure | None:
+        try:
+            said = self._lines.decode(line)
+            if said.type == "ERROR":
+                return self._error(bytes(said.object))
+            seen = self._objects.decode(said.object)
+            version = seen.metadata.resource_version
+            self._require(said.type, seen, version)
+            if said.type == "BOOKMARK":
+                if at.newer(version):
+                    at.moved(version)
+                return None
+            if not at.newer(version):
+                return None
+            item = self._items.decode(said.object)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise AnswerMalformed(f"a line of the watch cannot be read: {type(error).__name__}") from error
+        at.moved(version)
+        return Event(said.type, item, version)  # type: ignore[arg-type] # one of the three: looked at above
+
+    def _require(self, kind: str, seen: _Object, version: str) -> None:
+        resource = self._request.resource
+        require_kind(self._request, seen.api_version, seen.kind, resource.api_version, resource.kind)
+        if kind not in {"ADDED", "MODIFIED", "DELETED", "BOOKMARK"} or not version:
+            raise AnswerMalformed("a line of the watch is of no known type, or has no version")
+
+    def _error(self, status: bytes) -> Failure:
+        code = msgspec.json.decode(status, type=_Code).code
+        # The server's own end of a stream by a status: as if it had answered the request so.
+        return refusal(self._request, code if code in ROWS else 500, {}, status)
+
+
+class _Code(msgspec.Struct, frozen=True):
+    code: int = 0
+
+
+def _passing(failure: Failure) -> bool:
+    """Whether a later request may fare better: no answer came, or one that says nothing."""
+    return failure.result in {"lost", "unsent", "410"}
+
+
+def lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Whole lines, blank ones left out. Raises AnswerMalformed if the stream ends within one."""
+    rest = bytearray()
+    for piece in pieces:
+        rest += piece
+        at = rest.rfind(b"\n")
+        if at < 0:
+            continue
+        whole = bytes(rest[:at])
+        del rest[: at + 1]
+        for line in whole.split(b"\n"):
+            if line.strip():
+                yield line
+    if rest.strip():
+        raise AnswerMalformed("the stream ended in the middle of a line")
