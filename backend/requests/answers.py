@@ -100,8 +100,6 @@ def refusal(
     cause = trouble or ServerAnswer(status, reason, clean)
     if status not in ROWS:
         return failed(request, "lost", sent=True, cause=cause, details=details)
-    if status == 404 and request.channel == "discovery":
-        return failed(request, "not-served", sent=True, cause=cause, details=details)
     return failed(
         request,
         str(status),
@@ -114,6 +112,23 @@ def refusal(
     )
 
 
+class WrongKind(Exception):
+    """A readable object of another apiVersion or kind than was asked for: `seen`."""
+
+    def __init__(self, seen: str) -> None:
+        super().__init__(seen)
+        self.seen = seen
+
+    def __str__(self) -> str:
+        return f"the answer is {self.seen}"
+
+
+def wrong_kind(request: Request, error: WrongKind, status: int | None = None) -> Failure:
+    """The failure that an object of another kind is, to a read."""
+    details = {"status": status, "seen": error.seen, "message": str(error)}
+    return failed(request, "wrong-kind", sent=True, cause=error, details=details)
+
+
 def _success(
     request: Request, status: int, headers: Mapping[str, str], body: bytes | None, trouble: Exception | None
 ) -> Reply:
@@ -124,10 +139,7 @@ def _success(
         answer = _as_asked(request, readable(body or b""))
     except WrongKind as error:
         if request.verb == "read":
-            failure = failed(
-                request, "wrong-kind", sent=True, cause=error, details={"status": status, "seen": error.seen, "message": str(error)}
-            )
-            return Reply(request, status, warnings=said, failure=failure)
+            return Reply(request, status, warnings=said, failure=wrong_kind(request, error, status))
         trouble = error
     except Exception as error:  # noqa: BLE001 - whatever makes a body unreadable, there is no answer then
         trouble = error
@@ -138,22 +150,13 @@ def _success(
     return Reply(request, status, warnings=said, failure=failure)
 
 
-class WrongKind(Exception):
-    """A readable object of another apiVersion or kind than was asked for; `seen` names it."""
-
-    def __init__(self, text: str, seen: str) -> None:
-        super().__init__(text)
-        self.seen = seen
-
-
-def require_kind(request: Request, api_version: Any, kind: Any, wanted_version: str, wanted_kind: str) -> None:
+def require_kind(api_version: Any, kind: Any, wanted_version: str, wanted_kind: str) -> None:
     """Raise WrongKind for a readable object of another kind, AnswerMalformed for what does not say its kind."""
     if (api_version, kind) == (wanted_version, wanted_kind):
         return
     if not (isinstance(api_version, str) and isinstance(kind, str) and api_version and kind) or kind == "Status":
         raise AnswerMalformed("it is not the object that was asked for")
-    seen = f"{kind} of {api_version}"
-    raise WrongKind(f"{request.template} answered with {seen}, not {wanted_kind} of {wanted_version}", seen)
+    raise WrongKind(f"{kind} of {api_version}, not {wanted_kind} of {wanted_version}")
 
 
 def _as_asked(request: Request, answer: Any) -> dict[str, Any]:
@@ -181,12 +184,12 @@ def _object(request: Request, answer: dict[str, Any]) -> None:
         if request.namespace is not None and metadata.get("namespace", request.namespace) != request.namespace:
             raise AnswerMalformed("it is an object of another namespace")
     resource = request.resource
-    require_kind(request, answer.get("apiVersion"), answer.get("kind"), resource.api_version, resource.kind)
+    require_kind(answer.get("apiVersion"), answer.get("kind"), resource.api_version, resource.kind)
 
 
 def _list(request: Request, answer: dict[str, Any]) -> None:
     kind = request.resource.kind + "List"
-    require_kind(request, answer.get("apiVersion"), answer.get("kind"), request.resource.api_version, kind)
+    require_kind(answer.get("apiVersion"), answer.get("kind"), request.resource.api_version, kind)
     if not isinstance(answer.get("metadata"), dict) or "items" not in answer:
         raise AnswerMalformed("it is not a whole list")
     if answer["items"] is None:
@@ -203,7 +206,7 @@ def _deleted(request: Request, answer: dict[str, Any]) -> None:
 
 
 def _discovery(request: Request, answer: dict[str, Any]) -> None:
-    require_kind(request, "v1", answer.get("kind"), "v1", "APIResourceList")
+    require_kind("v1", answer.get("kind"), "v1", "APIResourceList")
     if answer.get("groupVersion") != request.resource.api_version or not isinstance(answer.get("resources"), list):
         raise AnswerMalformed("it is not the group-version that was asked for")
 

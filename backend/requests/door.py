@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .access import ClusterAccess
-from .answers import WrongKind, failed, judge, refusal
+from .answers import WrongKind, failed, judge, refusal, wrong_kind
 from .call import Abandoned, Call
 from .http1 import AnswerCut, AnswerMalformed, Head, Reader, decoded, whole
 from .lists import PAGE, page_reader, paged
@@ -105,7 +105,7 @@ class Door:
         )
 
     def discover(self, group: str, version: str, ctx: Context, *, operation: str) -> Reply:
-        """Ask whether a group-version is served; the failure `not-served` says that it is not."""
+        """Ask whether a group-version is served: a 404, and nothing else, says that it is not."""
         resource = Resource(group, version, "", "")
         return self.send(Request("GET", resource, expect="discovery"), ctx, operation=operation)
 
@@ -317,17 +317,16 @@ class Door:
         def judged(head: Head, body: bytes | None, trouble: Exception | None) -> Reply:
             if not 200 <= head.status < 300:
                 return judge(request, head.status, head.headers, body, trouble)
-            details = {"status": head.status}
             try:
                 if trouble is not None:
                     raise trouble
                 pages.append(read(body or b""))
             except WrongKind as error:
-                failure = failed(
-                    request, "wrong-kind", sent=True, cause=error, details={**details, "seen": error.seen, "message": str(error)}
-                )
+                failure = wrong_kind(request, error, head.status)
             except (AnswerCut, AnswerMalformed, Abandoned, OSError) as error:
-                failure = failed(request, "lost", sent=True, cause=error, details={**details, "message": str(error)})
+                failure = failed(
+                    request, "lost", sent=True, cause=error, details={"status": head.status, "message": str(error)}
+                )
             else:
                 return Reply(request, head.status)
             return Reply(request, head.status, failure=failure)
@@ -425,7 +424,10 @@ def _failure(request: Request, call: Call, error: Exception) -> Failure:
             details={"message": f"{call.why()} before the request was sent"},
         )
     result = "token-failed" if isinstance(error, TokenFailed) else "unsent"
-    return failed(request, result, sent=False, cause=cause, details={"message": str(error) or type(error).__name__})
+    said = str(error) or type(error).__name__
+    # What is wrong with a token is the rule it breaks, in the tables' word.
+    rule = said if result == "token-failed" else None
+    return failed(request, result, sent=False, cause=cause, details={"message": said, "rule": rule})
 
 
 def _beneath(error: Exception, call: Call) -> Exception:

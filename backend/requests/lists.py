@@ -58,7 +58,7 @@ def page_reader(request: Request, kind: Any) -> Callable[[bytes], Any]:
     def read(body: bytes) -> Any:
         try:
             said = kinds.decode(body)
-            require_kind(request, said.api_version, said.kind, resource.api_version, resource.kind + "List")
+            require_kind(said.api_version, said.kind, resource.api_version, resource.kind + "List")
             page = pages.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise AnswerMalformed(f"the list cannot be read: {error}") from error

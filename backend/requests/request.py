@@ -69,15 +69,6 @@ class Request:
         return name if isinstance(name, str) and name else None
 
     @property
-    def subject(self) -> str:
-        """What the request is about, as errors name it: the kind, and the name where there is one."""
-        if self.expect == "discovery":
-            return f"the group-version {self.resource.api_version}"
-        name = self.named
-        kind = f"{self.resource.kind} {name}" if name else self.resource.plural
-        return f"{self.subresource} of {kind}" if self.subresource else kind
-
-    @property
     def template(self) -> str:
         """The path with its names left out, for logs and spans."""
         if self.expect == "discovery":
@@ -87,6 +78,18 @@ class Request:
             None if self.name is None else "{name}",
             self.subresource,
         )
+
+    @property
+    def subject(self) -> str:
+        """The kind and name of what is asked for or written, in words."""
+        if self.expect == "discovery":
+            return f"the group-version {self.resource.api_version}"
+        where = f" in {self.namespace}" if self.namespace is not None else ""
+        name = self.named
+        if name is None:
+            return self.resource.qualified + where
+        what = f"{self.resource.kind} {name}{where}"
+        return f"{self.subresource} of {what}" if self.subresource is not None else what
 
     def target(self) -> str:
         """The path and query, escaped. Raises Unwritable for a name that is not one."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from .answers import ROWS, WrongKind, failed, refusal, require_kind
+from .answers import ROWS, WrongKind, failed, refusal, require_kind, wrong_kind
 from .http1 import AnswerMalformed
 from .reply import Event, Failure, Listed, ListReply
 from .request import Request
@@ -191,7 +191,7 @@ class Watcher(Generic[T]):
         except AnswerMalformed:
             at.unreadable += 1
         except WrongKind as error:
-            return failed(self._request, "wrong-kind", sent=True, cause=error, details={"message": str(error)})
+            return wrong_kind(self._request, error)
         except Broken:
             return None
         return None
@@ -218,7 +218,7 @@ class Watcher(Generic[T]):
 
     def _require(self, kind: str, seen: _Object, version: str) -> None:
         resource = self._request.resource
-        require_kind(self._request, seen.api_version, seen.kind, resource.api_version, resource.kind)
+        require_kind(seen.api_version, seen.kind, resource.api_version, resource.kind)
         if kind not in {"ADDED", "MODIFIED", "DELETED", "BOOKMARK"} or not version:
             raise AnswerMalformed("a line of the watch is of no known type, or has no version")
 
