@@ -1,0 +1,69 @@
+"""The embedded cluster from a shell, to try things on and to show them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from .exits import Exit, Refusal
+from .options import terminal_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(rich_help_panel="The embedded cluster")(cluster)
+    app.command(rich_help_panel="The embedded cluster")(demo)
+
+
+def cluster(
+    context: typer.Context,
+    kubeconfig: Annotated[Path, typer.Option("--kubeconfig", help="Where to write how to reach it.")],
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Number of nodes.")] = 2,
+) -> int:
+    """Serve an embedded cluster until interrupted. Prints one line with its URL when it is ready.
+
+    Its kubelet runs the containers' commands as local processes, as you and without isolation.
+    """
+    _needs_extra()
+    from dispatch_kubeflow.backend.embedded import Cluster  # noqa: PLC0415 - needs the extra
+
+    terminal = terminal_of(context, json=False)
+    interrupted = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _setter(interrupted))
+    with Cluster(nodes=nodes, kubelet="processes") as served:
+        served.kubeconfig(kubeconfig)
+        terminal.print(served.url)
+        interrupted.wait()
+    return Exit.OK
+
+
+def demo(context: typer.Context) -> int:
+    """Show the library at work on an embedded cluster: gate, hold, release, and a create whose answer is lost."""
+    _needs_extra()
+    from .demo import show  # noqa: PLC0415 - needs the extra
+
+    return show(terminal_of(context, json=False))
+
+
+def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        event.set()
+
+    return handle
+
+
+def _needs_extra() -> None:
+    try:
+        import cryptography  # noqa: F401, PLC0415 - asked for here, where its absence can be told from a fault
+        import jsonschema  # noqa: F401, PLC0415
+    except ModuleNotFoundError as error:
+        raise Refusal(
+            "the embedded cluster needs its extra", Exit.USAGE, "pip install 'dispatch-kubeflow[cli,embedded]'"
+        ) from error

@@ -1,0 +1,55 @@
+"""An error is worth what its reader can do next: so each is shown as its sentence, its row, and the next safe step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dispatch_kubeflow.machine import DispatchError
+from dispatch_kubeflow.machine.rules import Rulebook, rulebook
+
+from .exits import Refusal
+
+
+def error_text(error: DispatchError) -> str:
+    """An error for people: three lines."""
+    book = rulebook()
+    means, following = conclusion(book, error)
+    return f"{error}\n  {error.sentinel}, row {error.row}. {means}\n  Next: {following}"
+
+
+def error_document(error: DispatchError) -> dict[str, Any]:
+    """An error for scripts."""
+    book = rulebook()
+    means, following = conclusion(book, error)
+    return {
+        "error": {
+            "sentinel": error.sentinel,
+            "row": error.row,
+            "message": str(error),
+            "operation": error.operation,
+            "subject": error.subject,
+            "details": dict(error.details),
+            "concludes": book.tables.rule(error.row).concludes,
+            "means": means,
+            "next": following,
+        }
+    }
+
+
+def conclusion(book: Rulebook, error: DispatchError) -> tuple[str, str]:
+    """What the caller may now believe, and do next, by the row that decided."""
+    concludes = book.tables.rule(error.row).concludes
+    words = book.vocabulary
+    if concludes is not None:
+        return words.concludes[concludes].means, words.concludes[concludes].next
+    return words.sentinels[error.sentinel].means, words.sentinels[error.sentinel].next
+
+
+def refusal_text(refusal: Refusal) -> str:
+    """The command line's own refusal, for people."""
+    return f"{refusal}\n  Next: {refusal.then}" if refusal.then else str(refusal)
+
+
+def refusal_document(refusal: Refusal) -> dict[str, Any]:
+    """The same, for scripts."""
+    return {"error": {"sentinel": None, "message": str(refusal), "next": refusal.then}}

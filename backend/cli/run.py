@@ -1,0 +1,57 @@
+"""One command takes a job file to its end: it starts, records, opens and follows, and ends with the exit status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dispatch_kubeflow import backend as backends
+from dispatch_kubeflow.machine import Context
+from dispatch_kubeflow.machine.values import JobSpec
+
+from .journal import Journal
+from .options import SettingsFile, Timeout, settings_of, terminal_of
+from .supervisor import Supervisor
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(rich_help_panel="Jobs")(run)
+
+
+def run(
+    context: typer.Context,
+    job: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job's specification.")],
+    job_id: Annotated[str | None, typer.Option("--job", help="The job's id.  [default: the file's name]")] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            "--journal", help="Where attempts are written down.  [default: JOB.journal.jsonl beside the file]"
+        ),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Start a new attempt of a job that has ended.")] = False,
+    operators_word: Annotated[
+        str | None,
+        typer.Option("--operators-word", help="With --again: how you know that the last attempt has ceased."),
+    ] = None,
+    settings: SettingsFile = None,
+    timeout: Timeout = 30,
+) -> int:
+    """Start a job, or go on with it after a crash, and follow it to its end."""
+    terminal = terminal_of(context, json=False)
+    name = job.stem if job_id is None else job_id
+    spec = JobSpec.parse(job)
+    chosen = settings_of(settings)
+    ctx = Context.background()
+    path = journal or job.with_name(f"{name}.journal.jsonl")
+    with (
+        Journal.open(path, job_id=name, backend=chosen.name, namespace=chosen.namespace) as attempts,
+        backends.factory(chosen, ctx=ctx.child(timeout=timeout)) as backend,
+    ):
+        supervisor = Supervisor(backend, name, spec, attempts, terminal, ctx, chosen.call_bound, timeout)
+        try:
+            return supervisor.run(again=again, word=operators_word)
+        finally:
+            ctx.cancel()
