@@ -197,8 +197,7 @@ def _answer(terminal: Terminal, document: Any, text: str) -> None:
 
 def _show_found(terminal: Terminal, job_id: str, found: Found) -> None:
     lines = [object_line(each) for each in found.objects]
-    if found.in_flight:
-        lines.append("a create is in flight: it may still take effect")
+    lines += [f"attempt {number} is in flight: its create may still take effect" for number in found.in_flight]
     _answer(terminal, found, "\n".join(lines) or f"nothing of {job_id}")
 
 
