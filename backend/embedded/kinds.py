@@ -78,6 +78,9 @@ class Kind:
         """The object as it may be stored: the other half kept from the old one, the generation advanced if due."""
         if subresource == "status":
             return self._status_only(new, old)
+        if subresource == "binding":
+            # The scheduler's one write: the node in the spec, the condition in the status, and no new generation.
+            return new
         if self.has_status:
             if "status" in old:
                 new["status"] = old["status"]

@@ -92,12 +92,12 @@ class Scheduler(Controller):
         return self._used.get(node, {}).get("pods", Decimal(0))
 
     def _bind(self, pod: Object, node: str) -> None:
-        bound = self.world.api.update(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}}, MANAGER)
-        self._add(pod["metadata"]["uid"], node, requests(pod))
-        status = {**bound["status"]}
+        status = {**pod["status"]}
         conditions.put_pod(status, "PodScheduled", "True", self.world.now())
         status.pop("nominatedNodeName", None)
-        self.world.api.update(PODS, {**bound, "status": status}, MANAGER, "status")
+        bound = {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
+        self.world.api.update(PODS, bound, MANAGER, "binding")
+        self._add(pod["metadata"]["uid"], node, requests(pod))
 
     def _refusal(self, pod: Object, node: Object) -> str | None:
         spec = node.get("spec") or {}

@@ -49,6 +49,7 @@ class Sandbox:
     ip: str
     containers: list[ContainerState]
     stopping: bool = False
+    forced: bool = False
     kill_timer: Timer | None = None
     restart_timers: list[Timer] = field(default_factory=list)
     verdict: Object = field(default_factory=dict)
@@ -200,7 +201,10 @@ class Kubelet(Controller):
             self._admit(entry.obj)
             return
         if "deletionTimestamp" in entry.obj["metadata"] and not sandbox.stopping:
-            self._stop(sandbox, entry.obj["metadata"].get("deletionGracePeriodSeconds", 0))
+            grace = entry.obj["metadata"].get("deletionGracePeriodSeconds", 0)
+            # Of a pod deleted by force nothing is reported any more.
+            sandbox.forced = grace == 0
+            self._stop(sandbox, grace)
         self._report(sandbox)
 
     def _admit(self, pod: Object) -> None:
@@ -252,7 +256,7 @@ class Kubelet(Controller):
         live = self.world.api.get(PODS, metadata["namespace"], metadata["name"])
         if live is None or live["metadata"]["uid"] != sandbox.uid:
             return
-        if phase(live) not in ENDED:
+        if phase(live) not in ENDED and not sandbox.forced:
             status = compose(live["status"], sandbox.containers, sandbox.ip, self.world.now())
             self._pronounce(sandbox, status)
             if status != live["status"]:
