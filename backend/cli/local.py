@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -30,8 +31,8 @@ def cluster(
 
     Its kubelet runs the containers' commands as local processes, as you and without isolation.
     """
-    _needs_extra()
-    from dispatch_kubeflow.backend.embedded import Cluster  # noqa: PLC0415 - needs the extra
+    with _extra():
+        from dispatch_kubeflow.backend.embedded import Cluster  # noqa: PLC0415 - needs the extra
 
     terminal = terminal_of(context, json=False)
     interrupted = threading.Event()
@@ -46,8 +47,8 @@ def cluster(
 
 def demo(context: typer.Context) -> int:
     """Show the library at work on an embedded cluster: gate, hold, release, and a create whose answer is lost."""
-    _needs_extra()
-    from .demo import show  # noqa: PLC0415 - needs the extra
+    with _extra():
+        from .demo import show  # noqa: PLC0415 - needs the extra
 
     return show(terminal_of(context, json=False))
 
@@ -59,11 +60,16 @@ def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:
     return handle
 
 
-def _needs_extra() -> None:
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Within it the embedded cluster is imported, which its extra may be missing for."""
     try:
-        import cryptography  # noqa: F401, PLC0415 - asked for here, where its absence can be told from a fault
-        import jsonschema  # noqa: F401, PLC0415
+        yield
     except ModuleNotFoundError as error:
+        if (error.name or "").startswith("dispatch_kubeflow"):
+            raise
         raise Refusal(
-            "the embedded cluster needs its extra", Exit.USAGE, "pip install 'dispatch-kubeflow[cli,embedded]'"
+            f"the embedded cluster needs its extra: {error.name} is not installed",
+            Exit.USAGE,
+            "pip install 'dispatch-kubeflow[cli,embedded]'",
         ) from error

@@ -76,8 +76,10 @@ def test_find_shows_a_line_for_each_object(command):
     code, out, _ = command("find", "fit", find=[found(*objects, in_flight=(2,))])
     assert code == 0
     assert out.splitlines() == [
-        "TrainJob fit-1 · opened · hold 3 released · pods: 2 running · failing · waiting: ErrImagePull no such image · "
-        "drift: spec.suspend is true, the record wants false · cause: image",
+        (
+            "TrainJob fit-1 · opened · hold 3 released · pods: 2 running · failing · waiting: ErrImagePull no such image"
+            " · drift: spec.suspend is true, the record wants false · cause: image"
+        ),
         "Pod fit-1-x · orphaned",
         "attempt 2 is in flight: its create may still take effect",
     ]
@@ -261,11 +263,13 @@ def test_without_its_extra_the_command_says_so_in_one_line():
     assert done.stderr == "dispatch-kubeflow: the command line needs its extra: pip install 'dispatch-kubeflow[cli]'\n"
 
 
-def test_without_its_extra_the_embedded_cluster_says_so(command, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    code, _, err = command("demo")
-    assert code == Exit.USAGE
-    assert "dispatch-kubeflow[cli,embedded]" in err
+@pytest.mark.parametrize("arguments", [["demo"], ["cluster", "--kubeconfig", "unused"]])
+def test_without_its_extra_the_embedded_cluster_says_so(arguments):
+    hidden = "import sys; sys.modules['cryptography'] = None; from dispatch_kubeflow.backend.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", hidden, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == Exit.USAGE
+    assert "dispatch-kubeflow[cli,embedded]" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # The rules
@@ -378,6 +382,6 @@ def test_every_link_between_the_pages_leads_somewhere():
             if anchor:
                 heads = {
                     re.sub(r"[^\w\- ]", "", head).lower().replace(" ", "-")
-                    for head in re.findall(r"^#+ (.*)$", there.read_text(), re.M)
+                    for head in re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
                 }
                 assert anchor in heads, f"{path.name}: {target}#{anchor}"

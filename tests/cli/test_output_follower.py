@@ -77,8 +77,12 @@ def test_leaving_by_an_error_does_not_wait_for_lines():
             raise CUT
             yield
 
-    with pytest.raises(RuntimeError), OutputFollower(Silent(), "fit", Context.background(), print, print) as follower:
-        follower.look()
-        reading.wait()
-        raise RuntimeError
+    def leave():
+        with OutputFollower(Silent(), "fit", Context.background(), print, print) as follower:
+            follower.look()
+            reading.wait()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        leave()
     assert never.is_set()
