@@ -14,6 +14,7 @@ from typing import Literal
 
 from .pod_endings import Ending, PodFact, decisive, ending
 from .record import LIFTED, Record, read_record
+from .resting import end_known
 from .seen import Job, JobSet, Pod, TrainJob, Workload, condition, is_true
 from .state import DEADLINE_EXCEEDED, owns, terminal
 
@@ -79,7 +80,7 @@ def facts(
     known = [*pods, *(pod for pod in gone if pod.metadata.uid not in listed)]
     endings = [ending(pod) for pod in known]
     first = decisive(endings)
-    missing = missing_pods(trainjob, jobs, known)
+    missing = (*missing_pods(trainjob, jobs, known), *unreported_ends(first, known))
     workload, workload_text = _workload(workloads)
     return CauseFacts(
         ending=_ending(trainjob, jobset),
@@ -141,6 +142,17 @@ def missing_pods(trainjob: TrainJob | None, jobs: Sequence[Job], known: Iterable
         if lost > 0:
             found.append(f"{lost} of the {job.status.failed} failed pods of Job {job.metadata.name} are gone")
     return tuple(found)
+
+
+def unreported_ends(first: Ending | None, known: Iterable[Pod]) -> tuple[str, ...]:
+    """Once a pod has failed: the pods whose own end no kubelet has reported, as a sentence.
+
+    The pod of a node that went silent shows its containers running while its peers abort: what they show came second.
+    """
+    if first is None or not first.failed:
+        return ()
+    silent = sorted(pod.metadata.name for pod in known if pod is not first.pod and not end_known(pod))
+    return (f"how and when these pods ended is not reported: {', '.join(silent)}",) if silent else ()
 
 
 def _counted_pods_of(job: Job, pods: Iterable[Pod]) -> list[Pod]:

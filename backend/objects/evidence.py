@@ -13,7 +13,7 @@ from typing import Literal
 
 from .notes import Notes, PodNote, out_of_service
 from .record import CLOSED, LIFTED, read_record
-from .resting import Remains, all_terminated
+from .resting import TERMINAL_PHASES, Remains, end_known
 from .seen import Node, Pod, TrainJob
 from .state import JobSetFact, terminal
 from .trainjob import Mode
@@ -122,7 +122,7 @@ def _facts(pod: Pod | None, note: PodNote | None, nodes: Mapping[str, Node | Non
 
 
 def _end(pod: Pod | None, note: PodNote | None) -> tuple[EndFact, Source]:
-    if pod is not None and pod.status.phase in {"Succeeded", "Failed"} and all_terminated(pod):
+    if pod is not None and end_known(pod):
         return "reported", "cluster"
     if note is not None and note.ends:
         return "reported", "notes"
@@ -134,7 +134,7 @@ def _bound(pod: Pod | None, note: PodNote | None) -> tuple[BoundFact, Source]:
     if note is not None and note.node is not None:
         return "may-have", "notes"
     if pod is not None:
-        terminal_now = pod.status.phase in {"Succeeded", "Failed"} and not pod.spec.node_name
+        terminal_now = pod.status.phase in TERMINAL_PHASES and not pod.spec.node_name
         return ("never" if terminal_now else "may-have"), "cluster"
     return ("never" if note is not None and note.gone and note.never_bound else "may-have"), "notes"
 

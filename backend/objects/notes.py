@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from . import names
 from .names import Identity
-from .resting import all_terminated
+from .resting import end_known
 from .seen import ConfigMap, Node, Pod, TrainJob, Unreadable
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -60,7 +60,9 @@ class Notes(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defa
     """All notes on one TrainJob.
 
     `from_start`: they began before its gate was lifted. `gap`: something may have been missed since. `never_opened`:
-    it was seen deleted with its gate closed, suspended and of generation 1.
+    it was seen deleted with its gate closed, suspended and of generation 1. `settled`: the generation of the TrainJob
+    at which nothing could make a pod any more and every pod was noted; 0 where that is so for ever; None while pods may
+    come that these notes, should their watch end now, would not know of.
     """
 
     version: Literal[1]
@@ -68,12 +70,17 @@ class Notes(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defa
     from_start: bool = False
     gap: bool = False
     never_opened: bool = False
+    settled: int | None = None
     pods: Annotated[tuple[PodNote, ...], Meta(max_length=20_000)] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether every pod the TrainJob ever had is in them."""
+        """Whether every pod the TrainJob had while they were taken is in them."""
         return self.from_start and not self.gap
+
+    def complete_at(self, generation: int | None) -> bool:
+        """Whether every pod it ever had is in them, for a TrainJob of this generation; None: it is gone."""
+        return self.complete and self.settled is not None and self.settled in {0, generation}
 
     def pod(self, uid: str) -> PodNote | None:
         return next((note for note in self.pods if note.uid == uid), None)
@@ -102,7 +109,7 @@ def noted(before: PodNote | None, pod: Pod, *, node: Node | None = None, deleted
     changed: dict[str, Any] = {"node": _cut(pod.spec.node_name) or note.node}
     if node is not None and node.metadata.name == pod.spec.node_name:
         changed |= _node_seen(note, pod, node)
-    if all_terminated(pod) and pod.status.phase in {"Succeeded", "Failed"}:
+    if end_known(pod):
         changed["ends"] = _ends(pod)
     if deleted:
         changed["gone"] = True

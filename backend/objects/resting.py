@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from . import names
 from .seen import Job, JobSet, Metadata, Pod, Terminated, is_true
@@ -26,6 +26,7 @@ Why = Literal[
     "job-has-pods",
 ]
 Whose = Literal["this", "other"]
+TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 RestFact = Literal["rests", "pods-remain", "other-attempt", "controller-active"]
 
 
@@ -81,9 +82,14 @@ def why_not(pod: Pod) -> Why | None:
     """Why a pod does not rest; None if it does."""
     if pod.metadata.deleting:
         return "pod-terminating"
-    if pod.status.phase not in {"Succeeded", "Failed"}:
+    if pod.status.phase not in TERMINAL_PHASES:
         return "pod-runs"
-    return None if all_terminated(pod) else "pod-end-not-reported"
+    return None if end_known(pod) else "pod-end-not-reported"
+
+
+def end_known(pod: Pod) -> bool:
+    """Whether a kubelet has reported a pod's end, whoever deletes it since."""
+    return pod.status.phase in TERMINAL_PHASES and all_terminated(pod)
 
 
 def all_terminated(pod: Pod) -> bool:
