@@ -147,6 +147,30 @@ class Call:
             done += sock.send(view[done:])
 
 
+class Pause:
+    """A wait between two requests that ends with its context, or by `cancel`."""
+
+    __slots__ = ("_cancelled", "_ctx")
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """End the wait now. From any thread."""
+        self._cancelled.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long by the context's clock, or until it ends; whether it, or this, has ended."""
+        remaining = self._ctx.remaining()
+        unsubscribe = self._ctx.on_cancel(self._cancelled.set)
+        try:
+            self._ctx.clock.wait(self._cancelled, seconds if remaining is None else min(seconds, remaining))
+        finally:
+            unsubscribe()
+        return self._cancelled.is_set() or self._ctx.ended is not None
+
+
 def _shut(sock: socket.socket) -> None:
     try:
         sock.shutdown(socket.SHUT_RDWR)

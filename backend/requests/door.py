@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .access import ClusterAccess
 from .answers import WrongKind, failed, judge, refusal, wrong_kind
-from .call import Abandoned, Call
+from .call import Abandoned, Call, Pause
 from .http1 import AnswerCut, AnswerMalformed, Head, Reader, decoded, whole
 from .lists import PAGE, page_reader, paged
 from .logs import log_lines
@@ -83,7 +84,7 @@ class Door:
         self._timeout = request_timeout
         self._clock = clock
         self._process = os.getpid()
-        self._calls: set[Call] = set()
+        self._calls: set[Call | Pause] = set()
         self._closed = False
         self._lock = threading.Lock()
         self._connections = cluster.connect()
@@ -156,11 +157,10 @@ class Door:
                 "resourceVersion": since,
                 "timeoutSeconds": SERVER_SECONDS,
             }
-            return self._stream(
-                Request("GET", resource, namespace, query=query, expect="list"), ctx, operation, SILENCE
-            )
+            request = Request("GET", resource, namespace, query=query, expect="list")
+            return self._stream(request, ctx, operation, SILENCE, SERVER_SECONDS + self._timeout)
 
-        return Watch(Watcher[T](template, type, ctx, listed, opened).run())
+        return Watch(Watcher[T](template, type, ctx, listed, opened, lambda seconds: self._paused(ctx, seconds)).run())
 
     def log(
         self,
@@ -180,7 +180,7 @@ class Door:
         if follow:
             query["follow"] = True
         request = Request("GET", PODS, namespace, pod, "log", query, expect="log")
-        stream = self._stream(request, ctx, operation, math.inf if follow else self._timeout)
+        stream = self._stream(request, ctx, operation, math.inf if follow else self._timeout, math.inf)
         if isinstance(stream, Failure):
             return LogReply(failure=stream)
         return LogReply(log_lines(request, stream))
@@ -188,8 +188,10 @@ class Door:
     def close(self) -> None:
         """Cancel what is under way and close every idle connection. Again: nothing."""
         self._closed = True
-        for call in tuple(self._calls):
-            call.cancel()
+        if not self.forked:
+            # A forked child shares its parent's sockets, and to shut one down would end the parent's request.
+            for call in tuple(self._calls):
+                call.cancel()
         with self._lock:
             shown, self._shown = self._shown, None
         for connections in (self._connections, shown[1] if shown is not None else None):
@@ -209,19 +211,23 @@ class Door:
         exchange = self._begun(request, ctx, record)
         if isinstance(exchange, Failure):
             return Reply(request, failure=exchange)
-        body: bytes | None = None
-        trouble: Exception | None = None
         try:
-            body = decoded(exchange.head, whole(exchange.reader.body(exchange.head), _LARGEST), _LARGEST)
-        except (AnswerCut, AnswerMalformed, Abandoned, OSError) as error:
-            trouble = error
+            body, trouble = self._body(exchange)
+            reply = read(exchange.head, body, trouble)
+            if reply.failure is not None and exchange.head.status < 300:
+                # Not what was asked for: whose answer it was is anyone's guess, so the next one is not read here.
+                exchange.reader.reusable = False
         finally:
             self._over(exchange)
-        if trouble is not None:
-            trouble = _beneath(trouble, exchange.call)
-        reply = read(exchange.head, body, trouble)
         record.told(reply.status, sent=True, failure=reply.failure)
         return reply
+
+    def _body(self, exchange: _Exchange) -> tuple[bytes | None, Exception | None]:
+        """The whole body, or what kept it from being whole."""
+        try:
+            return decoded(exchange.head, whole(exchange.reader.body(exchange.head), _LARGEST), _LARGEST), None
+        except (AnswerCut, AnswerMalformed, Abandoned, OSError) as error:
+            return None, _beneath(error, exchange.call)
 
     def _begun(self, request: Request, ctx: Context, record: Record) -> _Exchange | Failure:
         """The exchange once the answer's head is there, or the failure that says why it is not."""
@@ -262,8 +268,13 @@ class Door:
             raise
         return exchange
 
-    def _stream(self, request: Request, ctx: Context, operation: str, silence: float) -> Stream | Failure:
-        """An open stream after a 2xx; a failure otherwise. Each of its waits is at most `silence` seconds."""
+    def _stream(
+        self, request: Request, ctx: Context, operation: str, silence: float, longest: float
+    ) -> Stream | Failure:
+        """An open stream after a 2xx; a failure otherwise.
+
+        Each of its waits is at most `silence` seconds, all of it at most `longest`.
+        """
         record = Record(request, operation)
         exchange = self._begun(request, ctx, record)
         if isinstance(exchange, Failure):
@@ -277,27 +288,24 @@ class Door:
             record.told(status, sent=True, failure=failure)
             return failure
         record.told(status, sent=True, failure=None)
-        return Stream(self._pieces(exchange, silence), lambda: self._over(exchange))
+        return Stream(self._pieces(exchange, silence, longest), lambda: self._over(exchange))
 
     def _refused(self, request: Request, exchange: _Exchange, record: Record) -> Failure:
-        body: bytes | None = None
-        trouble: Exception | None = None
         try:
-            body = decoded(exchange.head, whole(exchange.reader.body(exchange.head), _LARGEST), _LARGEST)
-        except (AnswerCut, AnswerMalformed, Abandoned, OSError) as error:
-            trouble = _beneath(error, exchange.call)
+            body, trouble = self._body(exchange)
         finally:
             self._over(exchange)
         failure = refusal(request, exchange.head.status, exchange.head.headers, body, trouble)
         record.told(exchange.head.status, sent=True, failure=failure)
         return failure
 
-    def _pieces(self, exchange: _Exchange, silence: float) -> Iterator[bytes]:
+    def _pieces(self, exchange: _Exchange, silence: float, longest: float) -> Iterator[bytes]:
         call = exchange.call
+        until = time.monotonic() + longest
         pieces = exchange.reader.body(exchange.head)
         try:
             while True:
-                call.allow(silence)
+                call.allow(min(silence, until - time.monotonic()))
                 piece = next(pieces, None)
                 if piece is None:
                     if exchange.reader.ended_by_close:
@@ -333,6 +341,14 @@ class Door:
 
         reply = self._exchanged(request, ctx, operation, judged)
         return (pages[0] if pages else None), reply.failure
+
+    def _paused(self, ctx: Context, seconds: float) -> bool:
+        pause = Pause(ctx)
+        self._calls.add(pause)
+        try:
+            return self._closed or pause.wait(seconds)
+        finally:
+            self._calls.discard(pause)
 
     def _over(self, exchange: _Exchange) -> None:
         try:

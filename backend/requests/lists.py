@@ -8,6 +8,7 @@ beginning.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -87,5 +88,10 @@ def paged(ask: Callable[[str], tuple[Any, Failure | None]]) -> ListReply[Any]:
                 return ListReply(tuple(items), version, restarts=restarts)
             continuation = page.metadata.continues
         if failure.result != "410" or restarts == RESTARTS:
-            return ListReply(failure=failure, restarts=restarts)
+            return ListReply(failure=with_tries(failure, restarts + 1), restarts=restarts)
         restarts += 1
+
+
+def with_tries(failure: Failure, tries: int) -> Failure:
+    """The failure with how many tries were made of it, where that was more than one."""
+    return failure if tries == 1 else replace(failure, details={**failure.details, "tries": tries})

@@ -16,6 +16,7 @@ import msgspec
 
 from .answers import ROWS, WrongKind, failed, refusal, require_kind, wrong_kind
 from .http1 import AnswerMalformed
+from .lists import with_tries
 from .reply import Event, Failure, Listed, ListReply
 from .request import Request
 
@@ -31,8 +32,11 @@ SERVER_SECONDS = 290
 """How long the server is asked to keep one stream."""
 SILENCE = 75.0
 """Seconds without a byte after which a stream is given up: bookmarks come every 60."""
+# After so many 410 in a row, or unreadable ends, without anything new between them, it gives up, or lists anew.
 _GONE = 3
 _UNREADABLE = 3
+# Results after which a later request may fare better: no answer came, or one that says nothing.
+_PASSING = frozenset({"lost", "unsent"})
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -97,29 +101,36 @@ class _Position:
     """Where the watch stands: the last version given out, and what has gone wrong since something new came."""
 
     version: str = ""
+    newest: str = ""
     pause: float = 0.0
     gone: int = 0
     unreadable: int = 0
 
     def moved(self, version: str) -> None:
+        """Something came. It is progress if it had not come before: a server may repeat itself after each 410."""
         self.version = version
-        self.pause = 0.0
-        self.gone = self.unreadable = 0
+        if not self.newest or _newer(version, self.newest):
+            self.newest = version
+            self.pause = 0.0
+            self.gone = self.unreadable = 0
 
     def longer(self) -> float:
         """The pause to make now."""
         self.pause = min(LONGEST_PAUSE, self.pause * 2 or FIRST_PAUSE)
         return self.pause
 
-    def newer(self, version: str) -> bool:
-        """Whether `version` is one that has not been given out; a stream that repeats itself gives old ones."""
-        if version.isdigit() and self.version.isdigit():
-            return int(version) > int(self.version)
-        return version != self.version
+
+def _newer(version: str, than: str) -> bool:
+    if version.isdigit() and than.isdigit():
+        return int(version) > int(than)
+    return version != than
 
 
 class Watcher(Generic[T]):
-    """Runs one watch. `listed` lists anew, `opened` opens a stream from a version, `request` is what it asks."""
+    """Runs one watch of `request`.
+
+    `listed` lists anew, `opened` opens a stream from a version, `pause` waits and says whether the watch has ended.
+    """
 
     def __init__(
         self,
@@ -128,11 +139,13 @@ class Watcher(Generic[T]):
         ctx: Context,
         listed: Callable[[], ListReply[T]],
         opened: Callable[[str], Stream | Failure],
+        pause: Callable[[float], bool],
     ) -> None:
         self._request = request
         self._ctx = ctx
         self._listed = listed
         self._opened = opened
+        self._pause = pause
         self._lines = msgspec.json.Decoder(_Line)
         self._objects = msgspec.json.Decoder(_Object)
         self._items = msgspec.json.Decoder(kind)
@@ -140,21 +153,20 @@ class Watcher(Generic[T]):
     def run(self) -> Generator[Listed[T] | Event[T], None, Failure]:
         """The happenings, and at the end the failure that it could not go on from."""
         at = _Position()
-        first = True
-        while True:
-            reply = self._listed()
-            if reply.failure is None:
-                at.version = reply.resource_version if first or at.newer(reply.resource_version) else at.version
-                first = False
-                yield Listed(reply.items, reply.resource_version)
+        reply = self._listed()
+        failure = reply.failure
+        while failure is None or (at.version and failure.result in _PASSING):
+            if failure is None:
                 at.version = reply.resource_version
-                failure = yield from self._follow(at)
-                if failure is not None:
-                    return failure
-            elif first or not _passing(reply.failure):
-                return reply.failure
-            if self._paused(at):
+                yield Listed(reply.items, reply.resource_version)
+                ended = yield from self._follow(at)
+                if ended is not None:
+                    return ended
+            if self._pause(at.longer()):
                 return self._ended()
+            reply = self._listed()
+            failure = reply.failure
+        return failure
 
     def _follow(self, at: _Position) -> Generator[Event[T], None, Failure | None]:
         """Streams from `at` on, until one is gone (None) or refused."""
@@ -163,17 +175,14 @@ class Watcher(Generic[T]):
             failure = opened if isinstance(opened, Failure) else (yield from self._read(opened, at))
             if failure is not None and failure.result == "410":
                 at.gone += 1
-                return failure if at.gone > _GONE else None
-            if failure is not None and not _passing(failure):
+                return with_tries(failure, at.gone) if at.gone > _GONE else None
+            if failure is not None and failure.result not in _PASSING:
                 return failure
             if at.unreadable >= _UNREADABLE:
                 at.unreadable = 0
                 return None
-            if self._paused(at):
+            if self._pause(at.longer()):
                 return self._ended()
-
-    def _paused(self, at: _Position) -> bool:
-        return self._ctx.wait(at.longer())
 
     def _ended(self) -> Failure:
         ended = self._ctx.ended or "cancelled"
@@ -205,10 +214,10 @@ class Watcher(Generic[T]):
             version = seen.metadata.resource_version
             self._require(said.type, seen, version)
             if said.type == "BOOKMARK":
-                if at.newer(version):
+                if _newer(version, at.version):
                     at.moved(version)
                 return None
-            if not at.newer(version):
+            if not _newer(version, at.version):
                 return None
             item = self._items.decode(said.object)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -223,18 +232,15 @@ class Watcher(Generic[T]):
             raise AnswerMalformed("a line of the watch is of no known type, or has no version")
 
     def _error(self, status: bytes) -> Failure:
-        code = msgspec.json.decode(status, type=_Code).code
-        # The server's own end of a stream by a status: as if it had answered the request so.
+        said = msgspec.json.decode(status, type=_Ending)
+        code = 410 if said.reason in {"Expired", "Gone"} else said.code
+        # The server's own end of a stream, by a Status: as if it had answered the request so.
         return refusal(self._request, code if code in ROWS else 500, {}, status)
 
 
-class _Code(msgspec.Struct, frozen=True):
+class _Ending(msgspec.Struct, frozen=True):
     code: int = 0
-
-
-def _passing(failure: Failure) -> bool:
-    """Whether a later request may fare better: no answer came, or one that says nothing."""
-    return failure.result in {"lost", "unsent", "410"}
+    reason: str = ""
 
 
 def lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
