@@ -127,7 +127,8 @@ def _a_lost_answer(stage: Stage, cluster: Cluster) -> None:
     """The apiserver creates the TrainJob, and the answer never arrives."""
     stage.act("A create whose answer is lost: a proxy cuts the connection once the TrainJob is committed")
     address = urlsplit(cluster.url)
-    assert address.hostname is not None and address.port is not None  # noqa: S101, PT018 - the cluster's own URL
+    assert address.hostname is not None
+    assert address.port is not None
     with (
         LossyProxy(address.hostname, address.port) as proxy,
         factory(stage.settings(cluster, port=proxy.port), ctx=_seconds()) as backend,
@@ -219,7 +220,7 @@ class Stage:
             if not self._arrived.wait_for(lambda: arrived() is not None, PATIENCE):
                 raise _differs(f"the job prints “{start}…”")
             number = arrived()
-        assert number is not None  # noqa: S101 - just waited for
+        assert number is not None
         return number
 
     def settings(self, cluster: Cluster, port: int | None = None) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_find_shows_a_line_for_each_object(command):
             hold_register=Hold(3, held=False),
             pods=PodCounts(running=2),
             failing=True,
-            waiting=Waiting("ErrImagePull", "no such image"),
+            waiting=Waiting("ErrImagePull", "no image"),
             drift=(Drift("spec.suspend", "false", "true"),),
             cause=Cause("image", exit_code=None),
         ),
@@ -77,7 +77,7 @@ def test_find_shows_a_line_for_each_object(command):
     assert code == 0
     assert out.splitlines() == [
         (
-            "TrainJob fit-1 · opened · hold 3 released · pods: 2 running · failing · waiting: ErrImagePull no such image"
+            "TrainJob fit-1 · opened · hold 3 released · pods: 2 running · failing · waiting: ErrImagePull no image"
             " · drift: spec.suspend is true, the record wants false · cause: image"
         ),
         "Pod fit-1-x · orphaned",
