@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .model import Box
@@ -141,6 +141,22 @@ class Diagram:
 
         if leads_there(self.root):
             yield from walk(self.root, {})
+
+
+def merged(boxes: Iterable[Box], axes: Axes) -> list[Box]:
+    """The same cells in fewer boxes: those that differ in one input alone become one."""
+    whole = [{name: box.get(name, values) for name, values in axes.items()} for box in boxes]
+    for name in axes:
+        groups: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+        for box in whole:
+            others = tuple(values for other, values in box.items() if other != name)
+            groups.setdefault(others, []).extend(box[name])
+        whole = []
+        for others, values in groups.items():
+            rest = iter(others)
+            ordered = tuple(value for value in axes[name] if value in values)
+            whole.append({other: ordered if other == name else next(rest) for other in axes})
+    return [*whole]
 
 
 def describe(box: Box, axes: Axes) -> str:

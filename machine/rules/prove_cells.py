@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from .diagram import Axes, Diagram, describe
+from .diagram import Axes, Diagram, describe, merged
 from .load import Loaded
 from .model import Box, Complaint, Family, Rule
 
 SHOWN = 3
 """How many groups of cells a complaint spells out."""
+MOST_BOXES = 500
+"""How many boxes are looked at for that: a big hole can fall into very many."""
 
 
 def cells(loaded: Loaded, name: str, made: dict[str, Diagram]) -> Iterator[Complaint]:
@@ -65,8 +67,9 @@ def rule_box(rule: Rule, family: Family) -> Box:
 
 
 def _cells(diagram: Diagram, winners: tuple[int, ...], count: int) -> str:
-    groups = [describe(box, diagram.axes) for box in islice(diagram.boxes(winners), SHOWN + 1)]
-    more = "; and more" if len(groups) > SHOWN else ""
+    boxes = list(islice(diagram.boxes(winners), MOST_BOXES + 1))
+    groups = [describe(box, diagram.axes) for box in merged(boxes, diagram.axes)]
+    more = "; and more" if len(groups) > SHOWN or len(boxes) > MOST_BOXES else ""
     return f"{count:,} cell{'s' if count > 1 else ''}: {'; '.join(groups[:SHOWN])}{more}"
 
 

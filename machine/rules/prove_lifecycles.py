@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from .diagram import Diagram, describe
+from .diagram import Diagram, describe, merged
 from .load import Data, Loaded, several
 from .model import Box, CheckedAgainst, Complaint, LifecycleTable, Tables
 from .prove_words import OURS, unknown
@@ -113,7 +113,7 @@ class LifecycleProof:
             for winners in diagram.cells():
                 if len(winners) == 1:
                     continue
-                groups = "; ".join(describe(box, self._guards) for box in diagram.boxes(winners))
+                groups = "; ".join(describe(box, self._guards) for box in merged(diagram.boxes(winners), self._guards))
                 cell = f"state={state} operation={operation}: {groups}"
                 if not winners:
                     yield self._complain(("states", state), f"no edge and no refusal answers {cell}")
