@@ -67,14 +67,20 @@ def plan(kind: Kind, obj: Object, asked: Asked, now: datetime) -> Plan:
             meta["finalizers"] = finalizers
         else:
             del meta["finalizers"]
-    if not graceful and not finalizers and not changed:
+    kept = bool(finalizers) or holds_content(kind, obj)
+    if not graceful and not kept and not changed:
         return Plan()
-    if not graceful and finalizers:
+    if not graceful and kept:
         _mark_deleting(meta, now)
     new = {**obj, "metadata": meta}
-    if kind.resource.plural == "namespaces":
+    if kind.resource.kind == "Namespace":
         new["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-    return Plan(marked=new, gone=not finalizers and not (graceful and grace))
+    return Plan(marked=new, gone=not kept and not (graceful and grace))
+
+
+def holds_content(kind: Kind, obj: Object) -> bool:
+    """Whether it is a namespace whose content has not been taken away: a controller says so by its `finalize`."""
+    return kind.resource.kind == "Namespace" and bool((obj.get("spec") or {}).get("finalizers"))
 
 
 def _preconditions(kind: Kind, obj: Object, asked: Asked) -> None:

@@ -87,7 +87,7 @@ class FieldError:
     @property
     def body(self) -> str:
         """What a cause's message says, without the field."""
-        text = self.type
+        text = "Invalid value" if self.type == "Type invalid" else self.type
         if self.value is not OMIT and self.type not in _VALUELESS:
             text += f": {_shown(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text

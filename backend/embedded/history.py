@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
+
 from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.requests.resources import Resource
 
@@ -24,13 +25,14 @@ _ENCODER = msgspec.json.Encoder()
 class Stored:
     """One committed state of one object. `obj` is never changed after the commit, so its encoding is kept."""
 
-    __slots__ = ("_encoded", "obj", "place", "version")
+    __slots__ = ("_bare", "_encoded", "obj", "place", "version")
 
     def __init__(self, obj: Object, place: tuple[str, str], version: int) -> None:
         self.obj = obj
         self.place = place
         self.version = version
         self._encoded: bytes | None = None
+        self._bare: bytes | None = None
 
     @property
     def encoded(self) -> bytes:
@@ -38,6 +40,13 @@ class Stored:
         if self._encoded is None:
             self._encoded = encode(self.obj)
         return self._encoded
+
+    @property
+    def bare(self) -> bytes:
+        """The object as JSON without its kind, as the lists of built-in kinds hold it."""
+        if self._bare is None:
+            self._bare = encode({key: value for key, value in self.obj.items() if key not in ("apiVersion", "kind")})
+        return self._bare
 
 
 def encode(value: Any) -> bytes:

@@ -78,6 +78,10 @@ class Kind:
         """The object as it may be stored: the other half kept from the old one, the generation advanced if due."""
         if subresource == "status":
             return self._status_only(new, old)
+        if self.resource.kind == "Namespace":
+            # Only `finalize` takes a namespace's own finalizers away.
+            wanted = new.get("spec") if subresource == "finalize" else old.get("spec")
+            new["spec"] = {"finalizers": (wanted or {}).get("finalizers") or []}
         if subresource == "binding":
             # The scheduler's one write: the node in the spec, the condition in the status, and no new generation.
             return new

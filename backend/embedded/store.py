@@ -1,4 +1,4 @@
-"""The versioned objects of the embedded cluster, with the apiserver's semantics and without a thread, a socket or a timer.
+"""The versioned objects of the embedded cluster, with the apiserver's semantics and with no thread, socket or timer.
 
 Controllers and the HTTP server call the same methods; whatever a client can observe of a write is decided here. The
 store runs on the caller's thread and the caller's clock, so a test can replay a schedule event by event.
@@ -52,13 +52,20 @@ Object = dict[str, Any]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 Change = Callable[[Object], Object]
+Objects = list[Object]
+States = list[Stored]
+Events = list[Event]
+Faults = list[FieldError]
+
+
+_EMPTY_IS_ABSENT = frozenset({"labels", "annotations", "ownerReferences", "finalizers", "managedFields"})
 
 
 @dataclass(slots=True)
 class Write:
     """Who writes and how: what a request carries beside its object.
 
-    `warnings` collects what the server would say in `Warning` headers.
+    `warnings` collects what the server would say in `Warning` headers; `committed` is the version of its last commit.
     """
 
     manager: str = "embedded"
@@ -67,6 +74,7 @@ class Write:
     user: str = "system:admin"
     field_validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
     warnings: list[str] = field(default_factory=list)
+    committed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +128,9 @@ class Store:
         """Serve a kind no more."""
         self._kinds.pop((resource.group, resource.plural), None)
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> tuple[Kind, ...]:
         """Every kind that clients are served."""
-        return [kind for kind in self._kinds.values() if kind.verbs]
+        return tuple(kind for kind in self._kinds.values() if kind.verbs)
 
     # -- reading
 
@@ -159,8 +167,8 @@ class Store:
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
-    ) -> tuple[list[Object], str]:
-        """Copies of the objects that are selected, in the order of namespace and name, and the version they stand at."""
+    ) -> tuple[Objects, str]:
+        """Copies of the objects selected, in the order of namespace and name, and the version they stand at."""
         with self.lock:
             states = self.states(resource, namespace, label_selector=label_selector, field_selector=field_selector)
             return [copied(state.obj) for state in states], str(self._version)
@@ -173,7 +181,7 @@ class Store:
         label_selector: str | None = None,
         field_selector: str | None = None,
         at: int | None = None,
-    ) -> list[Stored]:
+    ) -> States:
         """The committed states a list answers with, now or at an earlier version that is not compacted."""
         match = self.matcher(resource, label_selector, field_selector)
         key = (resource.group, resource.plural)
@@ -195,7 +203,7 @@ class Store:
         """The test of a list's or a watch's selectors; 400 when one cannot be read."""
         return both(label_selector(labels), field_selector(fields, resource.group, resource.plural))
 
-    def events(self, resource: Resource, after: int) -> list[Event]:
+    def events(self, resource: Resource, after: int) -> Events:
         """The events of a resource later than a version that is not compacted, oldest first."""
         return self._history.after((resource.group, resource.plural), after)
 
@@ -224,7 +232,8 @@ class Store:
     def unsubscribe(self, subscription: Subscription) -> None:
         """Give the queue no more events."""
         with self.lock:
-            self._subscriptions.remove(subscription)
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
 
     def compact(self, version: int | None = None) -> None:
         """Forget the history up to a version, the newest by default: a watch or list from before it is 410."""
@@ -266,7 +275,7 @@ class Store:
         dry_run: bool = False,
         write: Write | None = None,
     ) -> Object:
-        """Replace an object (or its `status`) and give it back as stored. Its resourceVersion and uid are preconditions."""
+        """Replace an object (or its `status`), if its resourceVersion and uid still hold; gives it back as stored."""
         how = write or Write(manager, dry_run)
         kind = self.kind(resource)
         new = self._typed(kind, copied(dict(obj)))
@@ -284,7 +293,7 @@ class Store:
         namespace: str | None,
         name: str,
         patch: Any,
-        type: PatchType = "merge",
+        type: PatchType = "merge",  # noqa: A002  # the word of the API
         subresource: str | None = None,
         *,
         manager: str = "embedded",
@@ -403,9 +412,8 @@ class Store:
             new = copied(new)
             _match_namespace(kind, place[0], new["metadata"])
             if new["metadata"].get("name") != place[1]:
-                raise bad_request(
-                    f"the name of the object ({new['metadata'].get('name')}) does not match the name on the URL ({place[1]})"
-                )
+                said = new["metadata"].get("name")
+                raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({place[1]})")
         self._decode(kind, new, how, patched=not replaces)
         new = self._review(kind, "UPDATE", place, subresource, old, new, how, mutate=True) or new
         self._current_version(kind, new, state, place[1])
@@ -420,7 +428,8 @@ class Store:
         self._own(kind, new, old, subresource, how, applied)
         self._update_faults(kind, new, old)
         self._review(kind, "UPDATE", place, subresource, old, new, how)
-        if not meta.get("finalizers") and before.get("deletionGracePeriodSeconds") == 0:
+        last = not meta.get("finalizers") and not deletion.holds_content(kind, new)
+        if last and before.get("deletionGracePeriodSeconds") == 0:
             if not how.dry_run:
                 self._remove(kind, state, how)
             return copied(new)  # type: ignore[no-any-return]  # a dict's copy
@@ -522,7 +531,7 @@ class Store:
         if faults:
             raise invalid(kind.resource.group, kind.resource.kind, str(old["metadata"]["name"]), faults)
 
-    def _schema_faults(self, kind: Kind, new: Object, old: Object | None) -> list[FieldError]:
+    def _schema_faults(self, kind: Kind, new: Object, old: Object | None) -> Faults:
         faults = kind.schema.validate(new, old) if kind.schema is not None else []
         return faults + kind.check(new, old) if kind.check is not None else faults
 
@@ -570,7 +579,7 @@ class Store:
     def _commit(
         self,
         kind: Kind,
-        type: EventType,
+        event: EventType,
         new: Object,
         before: Stored | None,
         how: Write,
@@ -590,7 +599,7 @@ class Store:
         meta["resourceVersion"] = str(self._version)
         state = Stored(new, (meta.get("namespace") or "", meta["name"]), self._version)
         self._objects.setdefault(kind.key, {})[state.place] = state
-        self._tell(kind, Event(type, kind.resource, state, before), how, verb, subresource)
+        self._tell(kind, Event(event, kind.resource, state, before), how, verb, subresource)
         return state
 
     def _remove(self, kind: Kind, state: Stored, how: Write) -> Stored:
@@ -603,6 +612,7 @@ class Store:
 
     def _tell(self, kind: Kind, event: Event, how: Write, verb: str, subresource: str | None) -> None:
         self._history.append(event)
+        how.committed = event.version
         namespace, name = event.state.place
         uid = event.state.obj["metadata"]["uid"]
         self.commits.append(
@@ -612,12 +622,12 @@ class Store:
             subscription.offer(event)
 
 
-def _patched(kind: Kind, patch: Any, type: PatchType) -> Change:
-    if type == "merge":
-        return lambda old: patches.merge(old, patch)  # type: ignore[no-any-return]  # checked to be an object
-    if type == "json":
-        return lambda old: patches.json_patch(old, patch)  # type: ignore[no-any-return]  # typed before use
-    return lambda old: patches.strategic(old, patch, kind.resource.plural)  # type: ignore[no-any-return]  # typed before use
+def _patched(kind: Kind, patch: Any, form: PatchType) -> Change:
+    if form == "merge":
+        return lambda old: patches.merge(old, patch)
+    if form == "json":
+        return lambda old: patches.json_patch(old, patch)
+    return lambda old: patches.strategic(old, patch, kind.resource.plural)
 
 
 def _match_namespace(kind: Kind, asked: str | None, meta: Object) -> None:
@@ -634,28 +644,23 @@ def _match_namespace(kind: Kind, asked: str | None, meta: Object) -> None:
 def _clean(kind: Kind, meta: Object) -> None:
     """Nulls and empty maps of metadata are lost on the way in, as decoding into its Go struct loses them."""
     for key in ("labels", "annotations"):
-        values = meta.get(key)
-        if values is None:
-            meta.pop(key, None)
-            continue
-        if not isinstance(values, dict):
-            raise _undecodable(kind, f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{key}")
-        for name, value in values.items():
-            if value is None:
-                values[name] = ""
-            elif not isinstance(value, str):
-                raise _undecodable(
-                    kind,
-                    f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.metadata.{key} "
-                    "of type string",
-                )
-        if not values:
-            del meta[key]
-    for key in ("ownerReferences", "finalizers", "managedFields"):
-        if key in meta and not meta[key]:
-            del meta[key]
-    for key in [key for key, value in meta.items() if value is None]:
+        if meta.get(key) is not None:
+            _clean_texts(kind, key, meta[key])
+    for key in [key for key, value in meta.items() if value is None or (key in _EMPTY_IS_ABSENT and not value)]:
         del meta[key]
+
+
+def _clean_texts(kind: Kind, key: str, values: Any) -> None:
+    if not isinstance(values, dict):
+        raise _undecodable(kind, f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{key}")
+    for name, value in values.items():
+        if value is None:
+            values[name] = ""
+        elif not isinstance(value, str):
+            raise _undecodable(
+                kind,
+                f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.metadata.{key} of type string",
+            )
 
 
 def _undecodable(kind: Kind, text: str) -> ApiError:

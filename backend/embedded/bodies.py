@@ -1,0 +1,140 @@
+"""Bodies read as Go reads them: what a bad one is answered, and keys that come twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML, YAMLError
+
+from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, too_large, unsupported_media
+from dispatch_kubeflow.backend.embedded.kinds import Kind
+
+Object = dict[str, Any]
+
+LIMIT = 3 * 1024 * 1024
+_OBJECT_TYPES = ("application/json", "application/yaml")
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object's members as written, duplicates and all."""
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """The content type without its parameters; JSON when none is said."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower() or "application/json"
+
+
+def check_size(body: bytes) -> None:
+    """413 for a body over the apiserver's limit."""
+    if len(body) > LIMIT:
+        raise too_large()
+
+
+def object_body(kind: Kind, headers: Mapping[str, str], body: bytes) -> tuple[Object, list[str]]:
+    """The object a create or a put carries, and the duplicate fields in it; 413, 415 or 400."""
+    media = media_type(headers)
+    if media not in _OBJECT_TYPES:
+        raise unsupported_media(_OBJECT_TYPES if kind.custom else [*_OBJECT_TYPES, _PROTOBUF])
+    check_size(body)
+    resource = kind.resource
+    try:
+        obj, twice = decoded(body, yaml=media == "application/yaml")
+    except ValueError as error:
+        raise _unrecognized(kind, str(error), body) from None
+    if not isinstance(obj, dict):
+        found = type(obj).__name__
+        raise _unrecognized(kind, f"json: cannot unmarshal {found} into Go value of type struct", body)
+    said_kind, said_version = obj.get("kind") or "", obj.get("apiVersion") or ""
+    if not said_kind and kind.custom:
+        raise _unrecognized(kind, f"Object 'Kind' is missing in '{body.decode(errors='replace')}'", body)
+    if not said_version and kind.custom:
+        raise bad_request(
+            f'{said_kind} in version "" cannot be handled as a {resource.kind}: '
+            f"Object 'apiVersion' is missing in '{body.decode(errors='replace')}'"
+        )
+    if said_version and said_version != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({said_version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    if said_kind and said_kind != resource.kind:
+        raise bad_request(
+            f'{said_kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f'no kind "{said_kind}" is registered for version "{resource.api_version}" in scheme "pkg/api/legacyscheme"'
+        )
+    return obj, twice
+
+
+def decoded(body: bytes, *, yaml: bool = False) -> tuple[Any, list[str]]:
+    """A body's value and the paths of its duplicate fields; ValueError says why it cannot be read."""
+    try:
+        text = body.decode()
+        duplicated: list[bool] = []
+        value = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, duplicated), parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
+        if not yaml:
+            raise ValueError(_go_words(body, error)) from None
+        return _yaml(body), []
+    if not duplicated:
+        return value, []
+    twice: list[str] = []
+    _find_twice(json.loads(text, object_pairs_hook=_Pairs), "", twice)
+    return value, twice
+
+
+def _object(pairs: list[tuple[str, Any]], duplicated: list[bool]) -> Object:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        duplicated.append(True)
+    return members
+
+
+def _find_twice(value: Any, path: str, twice: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, item in value:
+            where = f"{path}.{key}" if path else key
+            if key in seen:
+                twice.append(where)
+            seen.add(key)
+            _find_twice(item, where, twice)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _find_twice(item, f"{path}[{index}]", twice)
+
+
+def _yaml(body: bytes) -> Any:
+    try:
+        return YAML(typ="safe", pure=True).load(body.decode())
+    except (YAMLError, ValueError) as error:
+        raise ValueError(f"error converting YAML to JSON: {error}") from None
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"invalid character '{constant[0]}' looking for beginning of value")
+
+
+def _go_words(body: bytes, error: Exception) -> str:
+    position = getattr(error, "pos", None)
+    text = body.decode(errors="replace")
+    if position is None or position >= len(text):
+        return "unexpected end of JSON input" if position is not None else str(error)
+    return f"invalid character '{text[position]}' looking for beginning of value"
+
+
+def _unrecognized(kind: Kind, why: str, body: bytes) -> ApiError:
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind.resource.kind}): {why} ({_summary(body)})"
+    )
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    if body.startswith(b"{"):
+        text = body.decode(errors="replace")
+        return text if len(text) <= 30 else f"{text[:30]} ..."
+    return body.hex() if len(body) <= 30 else f"{body[:30].hex()} ..."

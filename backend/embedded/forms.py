@@ -1,0 +1,115 @@
+"""The forms a client may ask its objects in: whole, as a table (kubectl), or their metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from dispatch_kubeflow.backend.embedded.errors import ApiError, not_acceptable
+from dispatch_kubeflow.backend.embedded.history import Stored, encode
+from dispatch_kubeflow.backend.embedded.kinds import Kind
+
+Object = dict[str, Any]
+
+_TYPES = ("application/json", "application/yaml", "application/*", "*/*")
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form an answer takes, and the content type that says so."""
+
+    shape: Literal["whole", "table", "partial"]
+    content_type: str
+
+    def one(self, state: Stored, now: datetime) -> bytes:
+        """One object."""
+        if self.shape == "whole":
+            return state.encoded
+        return encode(self._shaped(state.obj, now))
+
+    def collection(self, kind: Kind, states: Iterable[Stored], metadata: Object, now: datetime) -> bytes:
+        """A list of objects."""
+        if self.shape == "table":
+            return encode(_table(metadata, [_row(state.obj, now) for state in states]))
+        resource = kind.resource
+        if self.shape == "partial":
+            head: Object = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+            items = [encode(_partial(state.obj)) for state in states]
+        else:
+            head = {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata}
+            items = [state.encoded if kind.custom else state.bare for state in states]
+        return encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+    def event(self, type: str, obj: Object | Stored, now: datetime) -> bytes:
+        """One line of a watch."""
+        if isinstance(obj, Stored):
+            body = self.one(obj, now)
+        else:
+            body = encode(obj if self.shape == "whole" or obj.get("kind") == "Status" else self._shaped(obj, now))
+        return b'{"type":"' + type.encode() + b'","object":' + body + b"}\n"
+
+    def _shaped(self, obj: Object, now: datetime) -> Object:
+        if self.shape == "partial":
+            return _partial(obj)
+        return _table({"resourceVersion": obj["metadata"]["resourceVersion"]}, [_row(obj, now)])
+
+
+def form(accept: str | None, kind: Kind | None) -> Form:
+    """The form a request asks for by its `Accept` header; 406 where none of those can be served."""
+    for entry in (accept or "*/*").split(","):
+        media, *parameters = (part.strip() for part in entry.split(";"))
+        if media not in _TYPES:
+            continue
+        asked = dict(part.split("=", 1) for part in parameters if "=" in part)
+        shown = "application/yaml" if media == "application/yaml" else "application/json"
+        kind_asked = asked.get("as")
+        if kind_asked is None:
+            return Form("whole", shown)
+        if asked.get("g") == "meta.k8s.io" and asked.get("v") == "v1":
+            if kind_asked == "Table":
+                return Form("table", shown)
+            if kind_asked in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+                return Form("partial", shown)
+    raise _unacceptable(kind)
+
+
+def _unacceptable(kind: Kind | None) -> ApiError:
+    own = ["application/json", "application/yaml"]
+    return not_acceptable(own if kind is not None and kind.custom else [*own, _PROTOBUF])
+
+
+def _partial(obj: Object) -> Object:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+def _table(metadata: Object, rows: list[Object]) -> Object:
+    columns = [
+        {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
+        {"name": "Age", "type": "string", "format": "", "description": "", "priority": 0},
+    ]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": columns,
+        "rows": rows,
+    }
+
+
+def _row(obj: Object, now: datetime) -> Object:
+    meta = obj["metadata"]
+    age = _age(meta["creationTimestamp"], now) if "creationTimestamp" in meta else "<unknown>"
+    return {"cells": [meta.get("name", ""), age], "object": _partial(obj)}
+
+
+def _age(since: str, now: datetime) -> str:
+    seconds = int((now - datetime.fromisoformat(since).astimezone(UTC)).total_seconds())
+    steps: list[tuple[int, Callable[[int], str]]] = [
+        (120, lambda value: f"{max(value, 0)}s"),
+        (7200, lambda value: f"{value // 60}m"),
+        (172_800, lambda value: f"{value // 3600}h"),
+    ]
+    return next((shown(seconds) for limit, shown in steps if seconds < limit), f"{seconds // 86_400}d")
