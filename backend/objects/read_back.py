@@ -24,12 +24,7 @@ _KEYED_BY: Final = {"env": "name", "runtimePatches": "manager"}
 _RESOURCES: Final = ("spec", "trainer", "resourcesPerNode")
 
 
-class _Absent:
-    def __repr__(self) -> str:
-        return "absent"
-
-
-_ABSENT: Final = _Absent()
+_ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,8 @@ def end(name: str, *, gate: str = "lifted", hold: str = "none") -> End:
     pods = [pod(each, job) for each in raw["pods"]]
     return End(
         trainjob=read(trainjob, seen.TrainJob),
-        jobset=read(raw["jobset"], seen.JobSet) if "jobset" in raw else None,
-        jobs=[read(job, seen.Job)] if job is not None else [],
+        jobset=read(label(copy.deepcopy(raw["jobset"])), seen.JobSet) if "jobset" in raw else None,
+        jobs=[read(label(copy.deepcopy(job)), seen.Job)] if job is not None else [],
         listed=[read(each, seen.Pod) for each in pods if each.get("stillThere")],
         gone=[read(each, seen.Pod) for each in pods if not each.get("stillThere")],
         raw=raw,
