@@ -7,10 +7,11 @@ one process. On the system's clock it runs by itself; on a `VirtualClock` nothin
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from dispatch_kubeflow.backend.embedded.admission import Admission
+from dispatch_kubeflow.backend.embedded.apiserver import Apiserver, Received
 from dispatch_kubeflow.backend.embedded.clock import VirtualClock
 from dispatch_kubeflow.backend.embedded.controllers import conditions
 from dispatch_kubeflow.backend.embedded.controllers.base import Controller
@@ -96,6 +97,7 @@ class Cluster:
             self.taint_eviction,
             self.podgc,
         ]
+        self.apiserver = Apiserver(self.store, logs=self.kubelet.log)
         self._definitions = Definitions(self.store)
         self._definitions.install(*RELEASES[trainer])
         self.trainer_webhooks = TrainerWebhooks(world, self.admission)
@@ -172,6 +174,17 @@ class Cluster:
     ) -> Deleted:
         """Delete an object."""
         return self.store.delete(resource, namespace, name, propagation=propagation, grace_seconds=grace)
+
+    # Access.
+
+    @property
+    def requests(self) -> list[Received]:
+        """Every request received over the network, in order, with its answer's status and what it committed."""
+        return self.apiserver.requests
+
+    def user(self, name: str, rules: Iterable[Mapping[str, Any]] = ()) -> str:
+        """A user with these RBAC rules beside those of the store; gives its bearer token."""
+        return self.apiserver.access.user(name, rules)
 
     # Meddling.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dispatch_kubeflow.backend.embedded.kubelet.base import Kubelet, Run
-from dispatch_kubeflow.backend.embedded.kubelet.logs import LogOptions
 from dispatch_kubeflow.backend.embedded.kubelet.processes import ProcessKubelet
 from dispatch_kubeflow.backend.embedded.kubelet.scripted import Script, ScriptedKubelet
 
-__all__ = ["Kubelet", "LogOptions", "ProcessKubelet", "Run", "Script", "ScriptedKubelet"]
+__all__ = ["Kubelet", "ProcessKubelet", "Run", "Script", "ScriptedKubelet"]

@@ -6,6 +6,7 @@ Node reports nothing. What a container is (a process, a script) is the subclass'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,8 +16,10 @@ from dispatch_kubeflow.backend.embedded.controllers.job_pods import ENDED, phase
 from dispatch_kubeflow.backend.embedded.controllers.kinds import NODES, PODS
 from dispatch_kubeflow.backend.embedded.controllers.timers import Timer
 from dispatch_kubeflow.backend.embedded.controllers.view import Change
+from dispatch_kubeflow.backend.embedded.errors import unreasoned
 from dispatch_kubeflow.backend.embedded.kubelet.logs import LogBook
 from dispatch_kubeflow.backend.embedded.kubelet.status import ContainerState, compose
+from dispatch_kubeflow.backend.embedded.pods import LogQuery
 
 Object = dict[str, Any]
 
@@ -345,6 +348,17 @@ class Kubelet(Controller):
     def _tell(self, sandbox: Sandbox) -> None:
         if sandbox.uid in self._sandboxes:
             self.enqueue(sandbox.uid)
+
+    def log(self, pod: Object, container: str, query: LogQuery) -> Iterator[bytes]:
+        """A container's log; a silent Node cannot be asked (500 without a reason)."""
+        node = pod["spec"]["nodeName"]
+        if node in self._silent:
+            path = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}/{container}"
+            raise unreasoned(
+                f'Get "https://127.0.0.1:10250/containerLogs/{path}": dial tcp 127.0.0.1:10250: '
+                "connect: connection refused"
+            )
+        return self.logs.read(pod, container, query)
 
     def sandbox(self, uid: str) -> Sandbox | None:
         """The pod of that UID as its Node has it, or None."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, invalid, invalid_value
+from dispatch_kubeflow.backend.embedded.errors import bad_request
+from dispatch_kubeflow.backend.embedded.pods import LogQuery
 from dispatch_kubeflow.machine.context import Clock
 
 Object = dict[str, Any]
@@ -53,19 +54,6 @@ class Log:
             self.changed.notify_all()
 
 
-@dataclass(frozen=True)
-class LogOptions:
-    """The query of a pods/log request."""
-
-    tail_lines: int | None = None
-    follow: bool = False
-    since_time: datetime | None = None
-    since_seconds: int | None = None
-    limit_bytes: int | None = None
-    timestamps: bool = False
-    previous: bool = False
-
-
 class LogBook:
     """The logs of every container of a cluster, the last two runs of each."""
 
@@ -93,29 +81,22 @@ class LogBook:
             self._closed = True
             self._changed.notify_all()
 
-    def read(self, pod: Object, container: str | None, options: LogOptions) -> Iterator[bytes] | None:
-        """The bytes asked for, in chunks of whole lines; None before the pod is scheduled (204). ApiError 400, 422."""
+    def read(self, pod: Object, container: str, query: LogQuery) -> Iterator[bytes]:
+        """The bytes asked for, piece by piece. ApiError 400 where there is nothing to read yet, or no earlier run."""
         name = pod["metadata"]["name"]
-        if options.tail_lines is not None and options.tail_lines < 0:
-            raise _refused(name, "tailLines", options.tail_lines, "must be greater than or equal to 0")
-        if options.limit_bytes is not None and options.limit_bytes < 1:
-            raise _refused(name, "limitBytes", options.limit_bytes, "must be greater than 0")
-        chosen = _container(pod, container)
-        if not pod["spec"].get("nodeName"):
-            return None
-        runs = self._runs.get((pod["metadata"]["uid"], chosen), [])
-        if options.previous:
+        runs = self._runs.get((pod["metadata"]["uid"], container), [])
+        if query.previous:
             if len(runs) < 2:
-                raise bad_request(f'previous terminated container "{chosen}" in pod "{name}" not found')
-            return self._limited(runs[0], options)
+                raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+            return self._limited(runs[0], query)
         if not runs:
-            reason = _waiting(pod, chosen)
-            raise bad_request(f'container "{chosen}" in pod "{name}" is waiting to start: {reason}')
-        return self._limited(runs[-1], options)
+            reason = _waiting(pod, container)
+            raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+        return self._limited(runs[-1], query)
 
-    def _limited(self, log: Log, options: LogOptions) -> Iterator[bytes]:
-        left = options.limit_bytes
-        for chunk in self._chunks(log, options):
+    def _limited(self, log: Log, query: LogQuery) -> Iterator[bytes]:
+        left = query.limit_bytes
+        for chunk in self._chunks(log, query):
             if left is None:
                 yield chunk
                 continue
@@ -124,22 +105,22 @@ class LogBook:
             if left <= 0:
                 return
 
-    def _chunks(self, log: Log, options: LogOptions) -> Iterator[bytes]:
-        since = options.since_time
-        if options.since_seconds is not None:
-            since = self._clock.now() - timedelta(seconds=options.since_seconds)
-        position = _tail(log.lines, options.tail_lines)
+    def _chunks(self, log: Log, query: LogQuery) -> Iterator[bytes]:
+        since = query.since_time
+        if query.since_seconds is not None:
+            since = self._clock.now() - timedelta(seconds=query.since_seconds)
+        position = _tail(log.lines, query.tail_lines)
         fresh = True
         while True:
             with self._changed:
-                while options.follow and position == len(log.lines) and not (log.closed or self._closed):
+                while query.follow and position == len(log.lines) and not (log.closed or self._closed):
                     self._changed.wait(1.0)
-                lines, ended = log.lines[position:], log.closed or self._closed or not options.follow
+                lines, ended = log.lines[position:], log.closed or self._closed or not query.follow
                 position += len(lines)
             for line in lines:
                 if since is not None and line.moment < since:
                     continue
-                yield _written(line, options.timestamps and fresh)
+                yield _written(line, query.timestamps and fresh)
                 fresh = line.whole
             if ended and position == len(log.lines):
                 return
@@ -169,29 +150,9 @@ def _tail(lines: list[Line], count: int | None) -> int:
     return position
 
 
-def _container(pod: Object, asked: str | None) -> str:
-    name = pod["metadata"]["name"]
-    containers = [container["name"] for container in pod["spec"]["containers"]]
-    others = [container["name"] for container in pod["spec"].get("initContainers") or ()]
-    if asked is None:
-        if len(containers) > 1:
-            raise bad_request(
-                f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"
-            )
-        first: str = containers[0]
-        return first
-    if asked not in (*containers, *others):
-        raise bad_request(f"container {asked} is not valid for pod {name}")
-    return asked
-
-
 def _waiting(pod: Object, container: str) -> str:
     for status in pod["status"].get("containerStatuses") or ():
         if status["name"] == container and "waiting" in status["state"]:
             reason: str = status["state"]["waiting"].get("reason", "ContainerCreating")
             return reason
     return "ContainerCreating"
-
-
-def _refused(name: str, field_name: str, given: int, rule: str) -> ApiError:
-    return invalid("", "PodLogOptions", name, [invalid_value(field_name, given, rule)])
