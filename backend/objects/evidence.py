@@ -176,9 +176,14 @@ def _taint(note: PodNote | None, nodes: Mapping[str, Node | None]) -> tuple[Tain
     return "not-set", f"node {note.node} is not declared out of service"
 
 
-def complete(notes: Notes | None) -> bool:
-    """Whether the pods are known completely; else one entry more, `unobserved`, is not shown."""
-    return notes is not None and notes.complete
+def complete(notes: Notes | None, trainjob: TrainJob | None) -> bool:
+    """Whether the pods are known completely; else one entry more, `unobserved`, is not shown.
+
+    Notes without a gap are not enough: pods may have come after their watch had ended, unless the notes were settled for
+    the TrainJob as it stands now (`trainjob`; None where it is gone).
+    """
+    generation = None if trainjob is None else trainjob.metadata.generation
+    return notes is not None and notes.complete_at(generation)
 
 
 def may_make_pods(trainjob: TrainJob | None, *, jobset: JobSetFact, remains: Remains, mode: Mode) -> tuple[str, ...]:

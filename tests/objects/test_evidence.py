@@ -187,10 +187,25 @@ def test_never_opened_needs_gate_suspend_and_generation_and_no_pod_ever(expected
     assert evidence.never_opened(found_trainjob, found_notes, pods) is expected
 
 
-def test_pods_are_known_completely_only_by_complete_notes():
-    assert evidence.complete(noted())
-    assert not evidence.complete(noted().with_gap())
-    assert not evidence.complete(None)
+@pytest.mark.parametrize(
+    ("expected", "found_notes", "found_trainjob"),
+    [
+        (True, noted(settled=0), None),
+        (True, noted(settled=0), trainjob(generation=5)),
+        (True, noted(settled=5), trainjob(generation=5)),
+        (False, noted(settled=5), trainjob(generation=6)),
+        (False, noted(settled=5), None),
+        (False, noted(), None),
+        (False, noted(), trainjob(generation=None)),
+        (False, noted(settled=0).with_gap(), None),
+        (False, Notes(version=1, trainjob="trainjob-uid", settled=0), None),
+        (False, None, None),
+    ],
+)
+def test_pods_are_known_completely_only_by_notes_settled_for_the_trainjob_as_it_stands(
+    expected, found_notes, found_trainjob
+):
+    assert evidence.complete(found_notes, found_trainjob) is expected
 
 
 def may(found_trainjob, *, jobset_fact="this", mode="plain", **below):

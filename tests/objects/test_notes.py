@@ -36,6 +36,7 @@ whole_notes = st.builds(
     from_start=st.booleans(),
     gap=st.booleans(),
     never_opened=st.booleans(),
+    settled=st.none() | st.integers(0, 9),
     pods=st.lists(pod_notes, max_size=4, unique_by=lambda note: note.uid).map(tuple),
 )
 
