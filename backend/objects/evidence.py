@@ -179,8 +179,8 @@ def _taint(note: PodNote | None, nodes: Mapping[str, Node | None]) -> tuple[Tain
 def complete(notes: Notes | None, trainjob: TrainJob | None) -> bool:
     """Whether the pods are known completely; else one entry more, `unobserved`, is not shown.
 
-    Notes without a gap are not enough: pods may have come after their watch had ended, unless the notes were settled for
-    the TrainJob as it stands now (`trainjob`; None where it is gone).
+    Notes without a gap are not enough: pods may have come after their watch had ended, unless the notes were settled
+    for the TrainJob as it stands now (`trainjob`; None where it is gone).
     """
     generation = None if trainjob is None else trainjob.metadata.generation
     return notes is not None and notes.complete_at(generation)

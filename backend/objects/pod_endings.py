@@ -1,7 +1,7 @@
 """Why a pod ended is written in it in a dozen ways, by five components, and each of them can be mistaken for another:
 so each pod is given one name for what it shows, and the moment at which that began.
 
-The names are those of the input `pod` of table `causes`, which says what each means. `../facts`: a deletionTimestamp
+The names are those of the input `pod` of table `causes`, which says what each means. A deletionTimestamp
 lies ahead by the grace period; a DisruptionTarget is written before the deletion it announces; exit codes 137 and 143
 say only that a signal came, and 137 is also what a kubelet invents for a container it lost.
 """
