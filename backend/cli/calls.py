@@ -201,7 +201,5 @@ def _show_found(terminal: Terminal, job_id: str, found: Found) -> None:
     _answer(terminal, found, "\n".join(lines) or f"nothing of {job_id}")
 
 
-def _facts(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items() if each is not None)
-    return str(value)
+def _facts(value: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {each}" for key, each in value.items() if each is not None)

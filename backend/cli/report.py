@@ -39,10 +39,9 @@ def error_document(error: DispatchError) -> dict[str, Any]:
 def conclusion(book: Rulebook, error: DispatchError) -> tuple[str, str]:
     """What the caller may now believe, and do next, by the row that decided."""
     concludes = book.tables.rule(error.row).concludes
-    words = book.vocabulary
-    if concludes is not None:
-        return words.concludes[concludes].means, words.concludes[concludes].next
-    return words.sentinels[error.sentinel].means, words.sentinels[error.sentinel].next
+    assert concludes is not None  # of every rule that refuses something
+    words = book.vocabulary.concludes[concludes]
+    return words.means, words.next
 
 
 def refusal_text(refusal: Refusal) -> str:

@@ -28,7 +28,7 @@ class Terminal:
         self.json = False
         self.settings: str | None = None
         self.live = sys.stdout.isatty() and sys.stderr.isatty()
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._status: Status | None = None
         self._told = ""
 

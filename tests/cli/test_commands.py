@@ -10,12 +10,15 @@ import pytest
 from dispatch_kubeflow import backend as backends
 from dispatch_kubeflow.backend.cli.app import app, execute
 from dispatch_kubeflow.backend.cli.exits import MEANS, Exit, code_of_sentinel
+from dispatch_kubeflow.backend.cli.pages import family_page
 from dispatch_kubeflow.backend.objects.found import Capabilities, Capability, Cause, Cessation, Evidence
 from dispatch_kubeflow.backend.objects.record import Hold
 from dispatch_kubeflow.backend.objects.state import Drift, PodCounts
 from dispatch_kubeflow.backend.objects.workload import Waiting
 from dispatch_kubeflow.machine import ErrRejected
 from dispatch_kubeflow.machine.errors import sentinels
+from dispatch_kubeflow.machine.rules import rulebook
+from dispatch_kubeflow.machine.rules.model import Family, Rule
 
 from .conftest import ScriptedBackend, found, ref, seen
 
@@ -361,6 +364,15 @@ def test_tables_show_without_a_page_gives_the_index(command):
 
 def test_tables_show_of_no_page_is_refused(command):
     assert command("tables", "show", "nothing")[0] == Exit.USAGE
+
+
+def test_a_family_that_depends_on_no_operation_has_a_page():
+    family = Family(
+        "plain", "About.", (), (), (), (Rule("plain.all", "plain", ("ours",), "result", (), (), {}, "none"),)
+    )
+    page = "\n".join(family_page(family, rulebook().tables))
+    assert "Speaks for" not in page
+    assert "### plain.all" in page
 
 
 def test_the_pages_in_docs_are_what_the_tables_make(command, tmp_path):

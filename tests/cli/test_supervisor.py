@@ -256,6 +256,13 @@ def test_a_run_killed_in_its_start_starts_the_same_attempt_again_if_nothing_is_f
     assert ("start", "fit", 1) in backend.calls
 
 
+def test_a_run_that_ended_while_its_attempt_was_unknown_finds_first(run, earlier, journaled):
+    earlier((1, "planned", {}), (1, "unknown", {"sending_until": "2030-01-01T00:00:00+00:00"}))
+    backend = ScriptedBackend({"find": [GATED], "watch": [SUCCEEDED]})
+    assert run(backend) == 0
+    assert "start" not in backend.names()
+
+
 @pytest.mark.parametrize("state", ["gated", "opened"])
 def test_a_run_killed_while_its_job_runs_goes_on_with_it(run, earlier, state):
     earlier((1, "planned", {}), (1, "gated", {"ref": str(ref("fit-1"))}), (1, state, {}))
