@@ -1,4 +1,4 @@
-"""A fresh machine has Python under some name, an old one, or none: set-up finds the right one, or says what is missing."""
+"""A fresh machine has Python under some name, an old one, or none: set-up finds it, or says what is missing."""
 
 import os
 import shutil
