@@ -1,0 +1,196 @@
+"""Stop: one object is deleted, by its UID, and nothing else by mistake. What a controller would make anew, beside
+pods that are still dying, is not deleted: the error names what to stop instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from dispatch_kubeflow.backend.objects import evidence, names, seen
+from dispatch_kubeflow.backend.requests import Failure
+from dispatch_kubeflow.backend.requests.resources import (
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    Resource,
+)
+from dispatch_kubeflow.machine.values import ObjectRef
+
+from .call import Call, Got, outcome
+
+TRIES = 8
+"""How often a never-opened TrainJob that changes is read again before its delete is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    resource: Resource
+    type: type[Struct]
+
+
+_KINDS = {
+    "TrainingRuntime": _Kind(TRAINING_RUNTIMES, seen.Runtime),
+    "JobSet": _Kind(JOB_SETS, seen.JobSet),
+    "Job": _Kind(JOBS, seen.Job),
+    "Pod": _Kind(PODS, seen.Pod),
+}
+
+
+def stop(call: Call, ref: ObjectRef) -> None:
+    """Delete one object. One that is gone, or whose name another has, is a success (C38).
+
+    ErrRejected where its owner lives, or it kept changing (A4); ErrUnauthorized for an orphan this user may not
+    delete (C39); otherwise what table `request` says.
+    """
+    if ref.kind == TRAIN_JOBS.kind:
+        _stop_trainjob(call, ref)
+    else:
+        _stop_other(call, ref)
+
+
+def _stop_trainjob(call: Call, ref: ObjectRef) -> None:
+    """By UID; one that was never opened also by resourceVersion, so that what was deleted provably never ran."""
+    tries = 0
+    while True:
+        found = call.look(TRAIN_JOBS, ref.name, seen.TrainJob)
+        if found is None or found.seen.metadata.uid != ref.uid:
+            _settle_gone(call, found is not None)
+            return
+        unopened = never_opened(found.seen)
+        version = found.seen.metadata.resource_version if unopened else None
+        failure = call.delete(TRAIN_JOBS, ref.name, uid=ref.uid, resource_version=version).failure
+        if failure is None:
+            if unopened:
+                call.adapter.hub.stopped_unopened(ref.uid)
+            _delete_unowned_copy(call, ref.name)
+            call.settle("stop", finding="deleted")
+            return
+        tries += 1
+        if tries < TRIES and unopened and outcome(call.judge(failure)) == "conflict":
+            continue
+        _settle_failed_delete(call, ref, TRAIN_JOBS, seen.TrainJob, failure, orphan=False)
+        return
+
+
+def never_opened(trainjob: seen.TrainJob) -> bool:
+    """Whether a TrainJob provably never ran, and is not being deleted already."""
+    return evidence.shows_never_opened(trainjob) and not trainjob.metadata.deleting
+
+
+def _delete_unowned_copy(call: Call, name: str) -> None:
+    """The copy goes with its owner; one that has none goes here."""
+    copy = call.look(TRAINING_RUNTIMES, name, seen.Runtime)
+    if copy is None or copy.seen.metadata.owner_references or copy.seen.metadata.deleting:
+        return
+    metadata = copy.seen.metadata
+    version = metadata.resource_version
+    failure = call.delete(TRAINING_RUNTIMES, name, uid=metadata.uid, resource_version=version).failure
+    # A conflict says that somebody uses it anew, or owns it by now; then it is theirs.
+    if failure is not None and outcome(call.judge(failure)) not in ("absent", "conflict"):
+        call.refuse(failure)
+
+
+def _stop_other(call: Call, ref: ObjectRef) -> None:
+    """By uid and resourceVersion, once it was read, and seen to have no owner that lives."""
+    kind = _KINDS[ref.kind]
+    found = call.look(kind.resource, ref.name, kind.type)
+    metadata: seen.Metadata | None = None if found is None else found.seen.metadata  # type: ignore[attr-defined] # every kind has it
+    if metadata is None or metadata.uid != ref.uid:
+        _settle_gone(call, metadata is not None)
+        return
+    instead = _living_owner(call, ref, metadata)
+    if instead is not None:
+        target = f"{ref.kind} {ref.namespace}/{ref.name}"
+        call.settle("stop", finding="owner-lives", details={"target": target, "instead": instead})
+    version = metadata.resource_version
+    failure = call.delete(kind.resource, ref.name, uid=ref.uid, resource_version=version).failure
+    if failure is not None:
+        _settle_failed_delete(call, ref, kind.resource, kind.type, failure, orphan=True)
+        return
+    if ref.kind in {"JobSet", "TrainingRuntime"}:
+        _delete_snapshot(call, ref.name)
+    call.settle("stop", finding="deleted")
+
+
+def _living_owner(call: Call, ref: ObjectRef, metadata: seen.Metadata) -> str | None:
+    """What to stop instead; None where nothing is left that would make it anew."""
+    if ref.kind == "Pod":
+        job = metadata.owner("Job")
+        found = None if job is None else call.look(JOBS, job.name, seen.Job)
+        if job is None or found is None or found.seen.metadata.uid != job.uid:
+            return None
+        above = _above(call, found.seen.metadata)
+        return above or _ref(call, JOBS, found.seen.metadata)
+    return _above(call, metadata, itself=ref.name if ref.kind != "Job" else None)
+
+
+def _above(call: Call, metadata: seen.Metadata, *, itself: str | None = None) -> str | None:
+    """The TrainJob of an object's name; for a Job without one, its JobSet."""
+    jobset = metadata.owner("JobSet")
+    name = itself or metadata.labels.jobset_name or (jobset.name if jobset is not None else None)
+    if name is None:
+        return None
+    trainjob = call.look(TRAIN_JOBS, name, seen.TrainJob)
+    if trainjob is not None:
+        return _ref(call, TRAIN_JOBS, trainjob.seen.metadata)
+    if jobset is None:
+        return None
+    found = call.look(JOB_SETS, jobset.name, seen.JobSet)
+    if found is None or found.seen.metadata.uid != jobset.uid:
+        return None
+    return _ref(call, JOB_SETS, found.seen.metadata)
+
+
+def _ref(call: Call, resource: Resource, metadata: seen.Metadata) -> str:
+    return str(ObjectRef(call.adapter.settings.name, call.namespace, resource.kind, metadata.name, metadata.uid))
+
+
+def _delete_snapshot(call: Call, name: str) -> None:
+    """What Trainer kept of the runtime goes too: left there, no job of that name could ever run.
+
+    A user who may not see or delete ConfigMaps has still stopped the orphan, and that was the call.
+    """
+    snapshot = names.snapshot_name(name)
+    found = call.try_get(CONFIG_MAPS, snapshot, seen.ConfigMap)
+    failure: Failure | None
+    if isinstance(found, Got):
+        metadata = found.seen.metadata
+        version = metadata.resource_version
+        failure = call.delete(CONFIG_MAPS, snapshot, uid=metadata.uid, resource_version=version).failure
+    else:
+        failure = found
+    if failure is not None and outcome(call.judge(failure)) not in ("absent", "conflict", "denied"):
+        call.refuse(failure)
+
+
+def _settle_gone(call: Call, other_uid: bool) -> None:
+    call.settle("stop", finding="other-uid" if other_uid else "gone")
+
+
+def _settle_failed_delete(
+    call: Call, ref: ObjectRef, resource: Resource, kind: type[Struct], failure: Failure, *, orphan: bool
+) -> None:
+    """What a delete's failure means: absence is a success, and a conflict is looked at once."""
+    rule = call.judge(failure)
+    match outcome(rule):
+        case "absent":
+            call.settle("stop", finding="gone")
+        case "conflict":
+            found = call.look(resource, ref.name, kind)
+            if found is None or found.seen.metadata.uid != ref.uid:  # type: ignore[attr-defined] # every kind has it
+                _settle_gone(call, found is not None)
+            else:
+                _refuse_conflict(call, failure)
+        case _ if orphan and rule.id == "request.forbidden":
+            call.settle("stop", finding="orphan-denied", details=failure.details, cause=failure.cause)
+        case _:
+            call.refuse(failure)
+
+
+def _refuse_conflict(call: Call, failure: Failure) -> None:
+    call.settle("stop", finding="same-uid-conflict", details=failure.details, cause=failure.cause)

@@ -1,0 +1,132 @@
+"""Watch: the views of a job as it changes. Its kinds come by streams of their own, so one may run ahead of another:
+before something is called an orphan, a read must show that its TrainJob is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dispatch_kubeflow.backend.objects import names, seen
+from dispatch_kubeflow.backend.objects.found import Found, FoundObject
+from dispatch_kubeflow.backend.objects.listing import Listing
+from dispatch_kubeflow.backend.requests.resources import TRAIN_JOBS
+
+from .call import Call, Got, outcome
+from .describing import describer, in_flight
+from .hub import Snapshot, StreamsEnded, Subscription
+
+LOOK_AGAIN = 1.0
+"""Seconds after which a view that time alone changes is looked at again: something in flight, a copy that grows old.
+"""
+READ_AGAIN = 5.0
+"""Seconds after which it is read again whether a TrainJob exists that the streams do not show."""
+
+
+def watch(call: Call, job_id: str) -> Iterator[Found]:
+    """The views of a job, the first at once, then whenever it has changed; the newest, however slow the caller is.
+
+    It ends only by raising: ErrUnreachable when its context ends or its Backend is closed, otherwise what table
+    `request` says of the stream, or of the read for an orphan, that was refused.
+    """
+    keeps_notes = call.adapter.gates.access == "read-write"
+    with call.adapter.hub.join(job_id, call.ctx, keeps_notes=keeps_notes) as subscription:
+        yield from _Views(call, job_id, subscription).run()
+
+
+class _Views:
+    """One watcher's views, each compared with the last."""
+
+    def __init__(self, call: Call, job_id: str, subscription: Subscription) -> None:
+        self._call = call
+        self._job_id = job_id
+        self._subscription = subscription
+        self._describer = describer(call)
+        self._orphans: set[str] = set()
+        self._last: Found | None = None
+        self._again: float | None = None
+        self._read_at = 0.0
+
+    def run(self) -> Iterator[Found]:
+        while True:
+            self._subscription.wait(self._call.ctx, self._again)
+            if self._call.ctx.ended is not None:
+                self._stopped()
+            try:
+                snapshot = self._subscription.look()
+            except StreamsEnded as end:
+                self._streams_ended(end)
+            else:
+                view = self._view(snapshot) if snapshot is not None else None
+                if view is not None and view != self._last:
+                    self._last = view
+                    yield view
+
+    def _view(self, snapshot: Snapshot) -> Found:
+        """What the streams show, less what they can't show yet."""
+        listing = snapshot.listing
+        before = self._last.in_flight if self._last is not None else ()
+        found = self._describer.found(
+            self._job_id,
+            listing,
+            now=self._call.adapter.clock.now(),
+            in_flight=in_flight(self._call, self._job_id, listing, ()),
+            gone=snapshot.gone,
+        )
+        ended = tuple(attempt for attempt in before if self._answered_unseen(attempt, found))
+        doubtful = [each for each in found.objects if self._doubtful(each)]
+        shown = tuple(each for each in found.objects if each not in doubtful or self._is_orphan(each, listing))
+        hidden = len(shown) < len(found.objects) or bool(ended)
+        found = replace(found, objects=shown, in_flight=tuple(sorted({*found.in_flight, *ended})))
+        changes_alone = bool(found.in_flight) or any(each.state == "starting" for each in shown)
+        self._again = READ_AGAIN if hidden else LOOK_AGAIN if changes_alone else None
+        return found
+
+    def _answered_unseen(self, attempt: int, found: Found) -> bool:
+        """Whether an attempt that was in flight exists by now, although the streams do not show it yet."""
+        if attempt in found.in_flight or any(
+            each.attempt == attempt and each.ref.kind == TRAIN_JOBS.kind for each in found.objects
+        ):
+            return False
+        return self._trainjob(names.object_name(self._job_id, attempt)) != "absent"
+
+    def _doubtful(self, each: FoundObject) -> bool:
+        return each.state == "orphaned" and each.ref.uid not in self._orphans
+
+    def _is_orphan(self, orphan: FoundObject, listing: Listing) -> bool:
+        """Whether a read shows that no TrainJob has its name, or that the one the streams know is not its owner."""
+        name = orphan.ref.name if orphan.attempt is None else names.object_name(self._job_id, orphan.attempt)
+        uid = self._trainjob(name)
+        known = {each.metadata.uid for each in listing.trainjobs}
+        if uid != "absent" and uid not in known:
+            return False
+        self._orphans.add(orphan.ref.uid)
+        return True
+
+    def _trainjob(self, name: str) -> str | None:
+        """UID of the TrainJob of a name, or `absent`; None where that could not be learned now."""
+        found = self._call.try_get(TRAIN_JOBS, name, seen.TrainJob)
+        if isinstance(found, Got):
+            return found.seen.metadata.uid
+        match outcome(self._call.judge(found)):
+            case "absent":
+                return "absent"
+            case "unsent" | "lost" | "context-ended":
+                # Nothing was learned: what is in doubt stays unsaid until a later look, as with a stream that breaks.
+                return None
+        return self._call.refuse(found)
+
+    def _streams_ended(self, end: StreamsEnded) -> None:
+        if end.failure is not None and outcome(self._call.judge(end.failure)) != "context-ended":
+            self._call.refuse(end.failure)
+        self._stopped()
+
+    def _stopped(self) -> None:
+        ended = self._call.ctx.ended
+        if self._call.adapter.running.life != "open":
+            why = "its Backend was closed"
+        elif ended is None:
+            why = "one of its streams ended in this process"
+        else:
+            why = "its context's deadline passed" if ended == "deadline" else "its context was cancelled"
+        self._call.settle("read", finding="stopped-watching", details={"rule": why})
