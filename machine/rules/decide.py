@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +17,16 @@ if TYPE_CHECKING:
 Graph = tuple[str, Mapping[str, Any]] | Rule
 """What is asked next, and what each answer leads to; or the rule that decides."""
 
+_MOST_SAID = 8
+"""Of a detail that is a list, how many a message spells out; the details have them all."""
+
 
 class Rulebook:
     """The tables, ready to decide. Pure: the same facts give the same rule for ever. Thread-safe."""
 
     def __init__(self, tables: Tables, graphs: Mapping[str, Graph]) -> None:
         self.tables = tables
-        self._graphs = graphs
-        self._domains = {name: _domains(family) for name, family in tables.families.items()}
-        self._defaults = {
-            name: {each.name: each.default for each in family.inputs if each.default is not None}
-            for name, family in tables.families.items()
-        }
+        self._asked = {name: _asked(family, graphs[name]) for name, family in tables.families.items()}
         self._sentinels = sentinels()
         self._lifecycles: dict[str, Lifecycle] = {}
 
@@ -49,25 +48,29 @@ class Rulebook:
     def decide(self, family: str, /, *, operation: str | None = None, mode: str | None = None, **facts: str) -> Rule:
         """The one rule for these facts.
 
-        A fact that no longer matters once the others are known may be left out; operation and mode, too. Raises
-        FactError where the family, a fact or a value is not one of the tables', or a fact that matters is missing.
+        They are asked in the table's order: operation, mode, then the inputs. One that no longer matters once those
+        before it are known may be left out. Raises FactError where the family, a fact or a value is not one of the
+        tables', or a fact that is asked for is missing.
         """
-        if operation is not None:
+        asked = self._asked.get(family)
+        if asked is None:
+            raise FactError(f"no family {family!r}")
+        if operation is not None and asked.operations:
             facts["operation"] = operation
-        if mode is not None:
+        if mode is not None and asked.modes:
             facts["mode"] = mode
+        domains = asked.domains
+        for name, value in facts.items():
+            if name not in domains or value not in domains[name]:
+                raise FactError(f"{family} has no {name}={value!r}")
+        if asked.defaults:
+            facts = {**asked.defaults, **facts}
+        node: Any = asked.graph
         try:
-            domains = self._domains[family]
-            for name, value in facts.items():
-                if value not in domains[name]:
-                    raise FactError(f"{family}: {name} has no value {value!r}")
-            if defaults := self._defaults[family]:
-                facts = {**defaults, **facts}
-            node: Any = self._graphs[family]
             while node.__class__ is tuple:
                 node = node[1][facts[node[0]]]
         except KeyError as missing:
-            raise FactError(f"{family}: {missing} is no such fact, or it is missing: {facts}") from missing
+            raise FactError(f"{family} must be told {missing}, too: {facts}") from missing
         rule: Rule = node
         return rule
 
@@ -136,23 +139,39 @@ class Rulebook:
             if key not in details:
                 raise FactError(f"{rule.id}: the detail {key} was not given")
             kept[key] = details[key]
-        message = (rule.message or "").format(**kept, subject=subject or "the call", operation=operation)
+        said = {key: _said(value) for key, value in kept.items()}
+        message = (rule.message or "").format(**said, subject=subject or "the call", operation=operation)
         kept.update({key: details[key] for key in rule.optional if details.get(key) is not None})
         error = self._sentinels[rule.sentinel](message, row=rule.id, operation=operation, subject=subject, details=kept)
         error.__cause__ = cause
         return error
 
 
-def _domains(family: Family) -> dict[str, frozenset[str]]:
-    domains = {each.name: frozenset(each.values) for each in family.inputs}
-    # A family that does not depend on the operation, or the mode, takes any.
-    return {
-        **domains,
-        "operation": frozenset(family.operations) if family.operations else _Anything(),
-        "mode": frozenset(family.modes) if family.modes else _Anything(),
-    }
+def _said(value: object) -> object:
+    """A detail as a sentence has it: the first of many, and how many more there are."""
+    if not isinstance(value, tuple | list):
+        return value
+    shown = ", ".join(map(str, value[:_MOST_SAID]))
+    return shown if len(value) <= _MOST_SAID else f"{shown} and {len(value) - _MOST_SAID} more"
 
 
-class _Anything(frozenset[str]):
-    def __contains__(self, value: object) -> bool:
-        return True
+@dataclass(frozen=True)
+class _Asked:
+    """What one family may be asked, and its graph. Whether it depends on the operation and the mode, too."""
+
+    graph: Graph
+    domains: Mapping[str, frozenset[str]]
+    defaults: Mapping[str, str]
+    operations: bool
+    modes: bool
+
+
+def _asked(family: Family, graph: Graph) -> _Asked:
+    axes = {"operation": family.operations, "mode": family.modes, **{each.name: each.values for each in family.inputs}}
+    return _Asked(
+        graph=graph,
+        domains={name: frozenset(values) for name, values in axes.items()},
+        defaults={each.name: each.default for each in family.inputs if each.default is not None},
+        operations=bool(family.operations),
+        modes=bool(family.modes),
+    )

@@ -127,9 +127,8 @@ class _Form:
                 yield from self.faults(schema["additionalProperties"], data[key], (*path, key))
 
     def property_names(self, schema: Schema, data: object, path: Path) -> Iterator[Fault]:
-        if isinstance(data, dict):
-            for key in data:
-                yield from self.faults(schema["propertyNames"], key, (*path, key))
+        for key in data if isinstance(data, dict) else ():
+            yield from self.faults(schema["propertyNames"], key, (*path, key))
 
 
 def _is_type(names: str | list[str], data: object) -> bool:

@@ -119,15 +119,20 @@ class LifecycleProof:
                     yield self._complain(("states", state), f"no edge and no refusal answers {cell}")
                     continue
                 names = [answers[each][0] for each in winners]
-                yield self._complain(self._where(names[-1]), f"{' and '.join(names)} both answer {cell}", names[-1])
+                place = self._where(names[-1], state, operation)
+                yield self._complain(place, f"{' and '.join(names)} both answer {cell}", names[-1])
 
-    def _where(self, answer: str) -> tuple[str | int, ...]:
-        """Where the edge of this id stands, or the first refusal by the rule of this id."""
-        for key, field in (("edges", "id"), ("refusals", "rule")):
-            for i, entry in enumerate(self._data.get(key, [])):
-                if entry[field] == answer:
-                    return (key, i)
-        return ()
+    def _where(self, answer: str, state: str, operation: str) -> tuple[str | int, ...]:
+        """Where the edge of this id, or the refusal by the rule of this id, answers so: the last place, if several."""
+        places = [
+            (key, i)
+            for key, field in (("edges", "id"), ("refusals", "rule"))
+            for i, entry in enumerate(self._data.get(key, []))
+            if entry[field] == answer
+            and state in several(entry["from"])
+            and operation in several(entry.get("operation", []))
+        ]
+        return places[-1]
 
     # States that can be reached and left.
 
@@ -204,7 +209,7 @@ class LifecycleProof:
                 asked = {"state": state, "operation": operation, **cell, **({} if mode is None else {"mode": mode})}
                 told = " ".join(f"{name}={value}" for name, value in asked.items())
                 text = f"here {answer} answers {told}, in {against.family} {rule.id} does"
-                yield self._complain(self._where(answer), text, answer)
+                yield self._complain(self._where(answer, state, operation), text, answer)
 
 
 def _answers(table: LifecycleTable, state: str, operation: str) -> list[tuple[str, Box]]:

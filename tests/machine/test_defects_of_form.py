@@ -147,3 +147,9 @@ def test_a_key_given_twice_is_told_with_its_place(tables):
 def test_a_file_that_is_not_utf_8_is_told(tables):
     (tables.path / "request.yaml").write_bytes(b"family: \xff")
     assert tables.only("can't be read").file == "request.yaml"
+
+
+def test_a_defect_outside_the_rules_has_no_rule(tables):
+    tables.replace("request.yaml", "hit_policy: unique", "hit_policy: first")
+    complaint = tables.only("must be unique")
+    assert (complaint.rule, complaint.line) == (None, tables.line("request.yaml", "hit_policy"))

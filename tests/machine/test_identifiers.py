@@ -1,6 +1,7 @@
 import pytest
 
-from dispatch_kubeflow.machine import Context, ErrInvalid
+from dispatch_kubeflow.machine import Context, ErrInvalid, inputs
+from dispatch_kubeflow.machine.rules.compile import load_rulebook
 from dispatch_kubeflow.machine.values import (
     Stream,
     check_attempt,
@@ -120,3 +121,11 @@ def test_a_value_whose_repr_fails_is_told_by_its_type():
 
 def test_a_long_value_is_cut():
     assert refusal(check_job_id, "a" * 5000).details["value"].endswith("… (5002 characters)")
+
+
+def test_a_wrong_input_that_the_tables_would_let_pass_still_does_not_pass(monkeypatch, tables):
+    tables.replace("input.yaml", "sentinel: ErrInvalid", "sentinel: none", after="id: input.attempt")
+    book = load_rulebook(tables.path)
+    monkeypatch.setattr(inputs, "rulebook", lambda: book)
+    with pytest.raises(AssertionError, match=r"input\.attempt lets a wrong input pass"):
+        check_attempt(0, operation="start")
