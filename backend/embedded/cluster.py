@@ -86,13 +86,14 @@ class Cluster:
         self.node_lifecycle = NodeLifecycle(world, self.kubelet)
         self.taint_eviction = TaintEviction(world)
         self.podgc = PodGC(world)
+        # The collector comes first: where it races Trainer for a deleted JobSet, it wins as a rule.
         self._manager.controllers = [
+            self.collector,
             self.trainer,
             self.jobset,
             self.job,
             self.scheduler,
             self.kubelet,
-            self.collector,
             self.node_lifecycle,
             self.taint_eviction,
             self.podgc,

@@ -26,7 +26,7 @@ class Collector(Controller):
 
     def handle(self, change: Change) -> None:
         """Objects with owners when they appear; the dependents of what went; what waits for its dependents."""
-        if change.resource == EVENTS:
+        if change.resource == EVENTS and change.type != "DELETED":
             return
         metadata = change.obj["metadata"]
         if change.resource == NAMESPACES:
@@ -139,7 +139,8 @@ class Collector(Controller):
             if "deletionTimestamp" not in other.obj["metadata"]:
                 self._delete(other, "Background")
         if not inside:
-            self.world.api.delete(NAMESPACES, entry.obj, manager=MANAGER)
+            emptied = {**entry.obj, "spec": {**entry.obj["spec"], "finalizers": []}}
+            self.world.api.update(NAMESPACES, emptied, MANAGER, "finalize")
 
 
 def _owners_changed(change: Change) -> bool:

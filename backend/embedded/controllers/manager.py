@@ -25,7 +25,7 @@ class Restless(RuntimeError):
 
 
 class Manager:
-    """The pump: events into the view and the controllers, due timers, one key of each controller in turn."""
+    """The pump: events into the view and the controllers, due timers, one key at a time of the first controller that has one."""
 
     def __init__(self, store: Store, clock: Clock, chance: Any) -> None:
         self.clock = clock
@@ -67,11 +67,7 @@ class Manager:
         with self._pumping:
             for _ in range(RUNAWAY):
                 worked = self._drain()
-                for controller in self.controllers:
-                    if controller.step():
-                        worked = True
-                        self._drain()
-                if not worked:
+                if not any(controller.step() for controller in self.controllers) and not worked:
                     return
         raise Restless(f"still busy: {[controller.name for controller in self.controllers if controller.busy()]}")
 
