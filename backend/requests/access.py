@@ -150,7 +150,7 @@ def _split(key: str, url: str) -> SplitResult:
 
 def environment_proxy(server: str) -> str | None:
     """The proxy the environment has for `server`; never one for loopback. Raises AccessProblem for one of no use."""
-    parts = urlsplit(server)
+    parts = _server(server)
     proxies = getproxies_environment()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy or _loopback(parts.hostname or "") or _excepted(server, proxies.get("no", "")):

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-GROUP = {"trainjobs": ("trainer.kubeflow.org/v1alpha1", "TrainJob"), "pods": ("v1", "Pod")}
+GROUP = {"trainjobs": ("trainer.kubeflow.org/v1alpha1", "TrainJob"), "pods": ("v1", "Pod"), "nodes": ("v1", "Node")}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Scripted:
 
 def _item(asked: Asked) -> tuple[str, str, str]:
     path = asked.target.partition("?")[0]
-    found = re.search(r"/(trainjobs|pods)(?:/([^/]+))?", path)
+    found = re.search(r"/(trainjobs|pods|nodes)(?:/([^/]+))?", path)
     plural, name = (found[1], found[2]) if found else ("", None)
     group = "trainer.kubeflow.org" if plural == "trainjobs" else ""
     return plural, group, name or ""
@@ -83,15 +83,15 @@ def right_answer(asked: Asked) -> bytes:
         said = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "trainer.kubeflow.org/v1alpha1"}
         return json.dumps({**said, "resources": []}).encode()
     plural, _, name = _item(asked)
-    version, kind = GROUP[plural]
+    version, kind = GROUP.get(plural, ("v1", "Unknown"))
     if asked.method == "DELETE":
         return json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}).encode()
-    if not name and asked.method == "GET":
+    if not name and asked.method == "GET" and plural:
         item = {"metadata": {"name": "a-1", "resourceVersion": "7"}}
         return json.dumps(
             {"apiVersion": version, "kind": f"{kind}List", "metadata": {"resourceVersion": "9"}, "items": [item]}
         ).encode()
-    name = name or json.loads(asked.body)["metadata"]["name"]
+    name = name or json.loads(asked.body or b"{}").get("metadata", {}).get("name", "")
     metadata = {"name": name, "namespace": "team-a", "uid": "u-1", "resourceVersion": "8"}
     return json.dumps({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": {"suspend": True}}).encode()
 
