@@ -94,6 +94,10 @@ class Server:
 
     def kill(self) -> None:
         """End at once, in mid-answer."""
+        # Cut first: a stream that only saw the server stop would take its leave properly.
+        with self._lock:
+            for connection in self._connections:
+                connection.reset()
         self._close_listener()
         self._reset()
 
@@ -156,6 +160,7 @@ class _Connection:
         self._context = context
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
+        self._cut = False
         self._thread = threading.Thread(target=self._run, name="embedded-connection", daemon=True)
 
     def start(self) -> None:
@@ -175,15 +180,14 @@ class _Connection:
         """Answer what is under way and close; a connection that waits for a request closes at once."""
         self.wake()
         with contextlib.suppress(OSError):
-            self._raw.shutdown(socket.SHUT_RD)
+            _stop_reading(self._raw)
 
     def reset(self) -> None:
-        """Cut the connection where it stands."""
+        """Cut the connection where it stands; its own thread closes it, which with a linger of 0 is a reset."""
+        self._cut = True
         with contextlib.suppress(OSError):
             self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self._raw.shutdown(socket.SHUT_RD)
-        with contextlib.suppress(OSError):
-            self._raw.close()
+            socket.socket.shutdown(self._raw, socket.SHUT_RDWR)
         self.wake()
 
     def _run(self) -> None:
@@ -240,6 +244,8 @@ class _Connection:
         stream.listen(self.wake)
         try:
             while True:
+                if self._cut:
+                    return
                 sock.sendall(wire.chunk(stream.take()))
                 if stream.ended or self._server.stopping:
                     sock.sendall(wire.LAST_CHUNK)
@@ -259,6 +265,11 @@ class _Connection:
         if self._woken in readable:
             self._woken.recv(4096)
         return sock not in readable or self._server.stopping or _is_there(sock)
+
+
+def _stop_reading(sock: socket.socket) -> None:
+    # A TLS socket's own shutdown would drop its TLS, and what is sent after it would go out in the clear.
+    socket.socket.shutdown(sock, socket.SHUT_RD)
 
 
 def _is_there(sock: ssl.SSLSocket) -> bool:
