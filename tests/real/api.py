@@ -176,6 +176,8 @@ class Api:
                     seen[uid] = event["object"]
                 if holds(list(seen.values())):
                     return list(seen.values())
+        for each in seen.values():
+            each["metadata"].pop("managedFields", None)
         raise NotSeen(f"{collection} was last seen as {json.dumps(list(seen.values()))}")
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:

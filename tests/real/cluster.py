@@ -57,6 +57,7 @@ class Cluster:
     @classmethod
     def at(cls, folder: Path) -> Cluster:
         """The control plane that runs in a folder."""
+        folder = folder.resolve()
         state = json.loads((folder / STATE).read_text())
         return cls(
             folder=folder,

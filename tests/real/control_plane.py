@@ -23,13 +23,19 @@ from typing import Any, Self
 from . import install, programs
 from .api import Api
 from .certificates import Certificates, make_certificates
-from .cluster import STATE, Cluster, kubeconfig_object
+from .cluster import STATE, Cluster, cri_line, kubeconfig_object
 from .processes import Child, free_ports, resident_megabytes
 
 _PREFIX = "real-control-plane-"
 _COMPONENTS = ("kube-controller-manager", "kube-scheduler", "trainer", "jobset", "kwok")
 _NAMED_USERS = ("alice", "bob", "carol", "nobody")
 _SPARE_USERS = 200
+_CUSTOM_RESOURCES = (
+    "/apis/trainer.kubeflow.org/v1alpha1/trainjobs",
+    "/apis/trainer.kubeflow.org/v1alpha1/trainingruntimes",
+    "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes",
+    "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
+)
 _PORTS = (
     "etcd", "etcd-peer", "apiserver", "controller-manager", "scheduler", "kubelet",
     "trainer-webhook", "trainer-health", "jobset-webhook", "jobset-health",
@@ -108,7 +114,7 @@ class ControlPlane:
         install.install_webhooks(api, "trainer-controller-manager", self._ports["trainer-webhook"], bundle)
         install.install_webhooks(api, "jobset", self._ports["jobset-webhook"], bundle)
         logs = self.folder / "output.log"
-        logs.write_text("2026-01-01T00:00:00.000000000Z stdout F first line\n")
+        logs.write_text(cri_line("hello"))
         install.install_kubelets(api, logs)
         for name in self.children:
             self._wait_until_ready(name)
@@ -194,8 +200,16 @@ class ControlPlane:
         self.children[name].kill()
 
     def start_again(self, name: str) -> None:
-        """Starts a program that was stopped or crashed, and waits until it is ready."""
+        """Starts a program that was stopped or crashed, and waits until it is ready.
+
+        An apiserver says it is ready while it still answers 429 for custom resources: those are waited for as well.
+        """
         self._start_and_wait(name)
+        if name == "kube-apiserver":
+            self.children[name].wait_until(self._custom_resources_are_served)
+
+    def _custom_resources_are_served(self) -> bool:
+        return all(self._admin.send("GET", path).status == 200 for path in _CUSTOM_RESOURCES)
 
     def memory(self) -> dict[str, float]:
         """Resident megabytes of each running program."""

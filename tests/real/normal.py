@@ -13,8 +13,9 @@ from .expand import dig
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
-_VERSION_NUMBER = re.compile(r"(?<=resource version: )\d+|(?<=current: )\d+|(?<=\()\d+(?=\))")
-_TRACE = re.compile(r"[0-9a-f]{32,}")
+_VERSION_NUMBER = re.compile(r"(?<=resource version: )\d+|(?<=current: )\d+|(?<=object meta: )\d+|(?<=\()\d+(?=\))")
+_WHOLE_OBJECT = re.compile(r'(?<=Invalid value: )"\{.*\}"(?=: )', re.DOTALL)
+_HASH = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{32,}")
 _VERSIONS = frozenset({"resourceVersion", "continue"})
 _WRITER = frozenset({"managedFields", "selfLink"})
 
@@ -42,11 +43,11 @@ class Normaliser:
         text = _UID.sub(lambda match: self._uids.setdefault(match[0], f"<uid-{len(self._uids) + 1}>"), text)
         text = _TIME.sub("<time>", text)
         text = _ADDRESS.sub("<address>", text)
-        return _TRACE.sub("<hash>", text)
+        return _HASH.sub("<hash>", text)
 
     def message(self, text: str) -> str:
-        """A message: the resource versions in it are a run's own."""
-        return _VERSION_NUMBER.sub("<version>", self.text(text))
+        """A message: the resource versions in it are a run's own, and so is an object that it quotes as a whole."""
+        return _VERSION_NUMBER.sub("<version>", self.text(_WHOLE_OBJECT.sub("<object>", text)))
 
     def value(self, value: Any, key: str = "") -> Any:
         """An object or a part of one."""

@@ -120,12 +120,14 @@ class Performer:
         )
 
     def _save(self, content: Any, answer: Answer) -> None:
-        """Keeps parts of an answer as variables; uids and names become placeholders of that name."""
-        for variable, path in content.get("save", {}).items():
+        """Keeps parts of an answer as variables; those under `names` become placeholders in the record as well."""
+        for variable, path in {**content.get("save", {}), **content.get("names", {})}.items():
             value = dig(answer.json(), path)
             if value is None:
                 raise KeyError(f"{path} is not in the answer to {content['request']}: {answer.text()[:300]}")
             self._variables[variable] = value
+            if variable in content.get("names", {}):
+                self._normaliser.name(value, variable)
 
     def _refresh(self, wanted: Any) -> None:
         """Reads an object again, for its newest version and uid."""
@@ -136,7 +138,10 @@ class Performer:
         self._variables[f"{prefix}object"] = seen
 
     def _wait(self, wanted: Any) -> None:
-        """Waits until an object has a condition, a field has a value, or the object is gone."""
+        """Waits until an object has a condition, a field a value, or it is gone, or so many have a label."""
+        if "count" in wanted:
+            self._wait_for_list(wanted)
+            return
 
         def holds(seen: Object | None) -> bool:
             if wanted.get("gone"):
@@ -149,6 +154,17 @@ class Performer:
             return "field" not in wanted or dig(seen, wanted["field"]) == wanted["is"]
 
         self._target.api.wait_for(wanted["collection"], wanted["name"], holds, seconds=wanted.get("seconds", _WAIT))
+
+    def _wait_for_list(self, wanted: Any) -> None:
+        """Waits until so many objects carry a label, and a field of each has a value."""
+
+        def enough(seen: list[Object]) -> bool:
+            fit = [each for each in seen if "field" not in wanted or dig(each, wanted["field"]) == wanted["is"]]
+            return len(seen) == len(fit) == wanted["count"]
+
+        self._target.api.wait_for_list(
+            wanted["collection"], enough, selector=wanted.get("selector", ""), seconds=wanted.get("seconds", _WAIT)
+        )
 
     def _watch(self, content: Any) -> Recorded:
         """Opens a watch, makes requests once it is open, and keeps the events that came."""

@@ -8,6 +8,7 @@ import pytest
 
 from .api import Object, condition, has
 from .cluster import Cluster
+from .expand import dig
 from .training import hardened_copy, start, suspend, train_job
 
 FOREVER = {"kubelet.test/runs": "forever"}
@@ -96,25 +97,36 @@ def test_trainers_webhook_denies_in_its_own_words(cluster: Cluster, namespace: s
     assert answer.json()["message"].startswith('admission webhook "validator.trainjob.trainer.kubeflow.org" denied')
 
 
-def test_a_silent_node_keeps_its_pod_until_it_is_put_out_of_service(cluster: Cluster, namespace: str) -> None:
+def run_on_a_node_that_falls_silent(cluster: Cluster, namespace: str, policy: str | None) -> str:
+    """Returns the node's name once the taint manager has asked for the pod's deletion, in vain."""
     name = f"{namespace}-lost"
     cluster.add_node(name, {"lost": namespace})
-    described = hardened_copy(cluster, "lost", FOREVER)
-    pods = described["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    pods["nodeSelector"] = {"lost": namespace}
+    described = hardened_copy(cluster, "lost", FOREVER, policy=policy, selector={"lost": namespace})
     cluster.api.post(cluster.runtimes(namespace), described)
     cluster.api.post(cluster.train_jobs(namespace), train_job("lost", nodes=1, suspend=False))
     cluster.wait_list(cluster.pods(namespace), all_are("Running", 1))
     cluster.silence(name)
     cluster.wait("/api/v1/nodes", name, has("Ready", "Unknown"), seconds=40)
-    cluster.wait_list(cluster.pods(namespace), lambda pods: has("DisruptionTarget")(pods[0]))
     (pod,) = cluster.wait_list(cluster.pods(namespace), lambda pods: "deletionTimestamp" in pods[0]["metadata"])
     assert condition(pod, "DisruptionTarget")["reason"] == "DeletionByTaintManager"
     assert pod["status"]["phase"] == "Running"
-    job = cluster.wait(cluster.jobs(namespace), "lost-node-0", has("FailureTarget"))
-    assert condition(job, "Failed") == {}
+    return name
+
+
+def test_a_silent_node_keeps_a_hardened_job_from_any_sign_of_failure(cluster: Cluster, namespace: str) -> None:
+    """Under podReplacementPolicy Failed a pod that terminates is not counted as failed: there is no FailureTarget."""
+    name = run_on_a_node_that_falls_silent(cluster, namespace, "Failed")
+    job = cluster.wait(cluster.jobs(namespace), "lost-node-0", lambda seen: dig(seen, "status.terminating") == 1)
+    assert job["status"].get("conditions") is None
     cluster.put_out_of_service(name)
     cluster.wait(cluster.train_jobs(namespace), "lost", has("Failed"), seconds=60)
+    cluster.delete_node(name)
+
+
+def test_a_silent_node_makes_an_unhardened_job_a_failure_target(cluster: Cluster, namespace: str) -> None:
+    name = run_on_a_node_that_falls_silent(cluster, namespace, None)
+    job = cluster.wait(cluster.jobs(namespace), "lost-node-0", has("FailureTarget"))
+    assert condition(job, "Failed") == {}
     cluster.delete_node(name)
 
 

@@ -13,10 +13,18 @@ _VERSION = "trainer.kubeflow.org/v1alpha1"
 _CLUSTER_RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
 
 
-def hardened_copy(cluster: Cluster, name: str, pods: Mapping[str, str], *, policy: str | None = "Failed") -> Object:
+def hardened_copy(
+    cluster: Cluster,
+    name: str,
+    pods: Mapping[str, str],
+    *,
+    policy: str | None = "Failed",
+    selector: Mapping[str, str] | None = None,
+) -> Object:
     """A copy of the torch runtime in which a pod runs once and is replaced only when it has ended.
 
-    `pods` are annotations of the pod template: what their kubelets do with them (see stages/pods.yaml).
+    `pods` are annotations of the pod template: what their kubelets do with them (see stages/pods.yaml); `selector` is
+    its nodeSelector. With `policy` None a pod is replaced as soon as it terminates, as is Kubernetes' default.
     """
     source = cluster.api.get(f"{_CLUSTER_RUNTIMES}/{SOURCE}")
     spec = copy.deepcopy(source["spec"])
@@ -26,6 +34,8 @@ def hardened_copy(cluster: Cluster, name: str, pods: Mapping[str, str], *, polic
         if policy is not None:
             job["podReplacementPolicy"] = policy
         job["template"]["spec"]["restartPolicy"] = "Never"
+        if selector is not None:
+            job["template"]["spec"]["nodeSelector"] = dict(selector)
         job["template"].setdefault("metadata", {}).setdefault("annotations", {}).update(pods)
     return {"apiVersion": _VERSION, "kind": "TrainingRuntime", "metadata": {"name": name}, "spec": spec}
 
