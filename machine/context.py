@@ -118,7 +118,10 @@ class Context:
         return max(0.0, self.deadline - self.clock.monotonic())
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` run once, when this or a parent is cancelled; at once if it is. Returns how to undo that."""
+        """Have `callback` run once, when this or a parent is cancelled; at once if it is. Returns how to undo that.
+
+        Undoing does not wait for a callback that is already running in another thread.
+        """
         once = _Once(callback)
         undo = [each.subscribe(once) for each in self._line]
 
