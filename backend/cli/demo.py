@@ -21,8 +21,10 @@ from ruamel.yaml import YAML
 
 from dispatch_kubeflow.backend import JobSpec, ObjectRef, factory
 from dispatch_kubeflow.backend.embedded import Cluster
+from dispatch_kubeflow.backend.embedded.apiserver import Received
 from dispatch_kubeflow.backend.objects.found import Found, FoundObject
 from dispatch_kubeflow.backend.operations.backend import Backend
+from dispatch_kubeflow.backend.requests.resources import TRAIN_JOBS
 from dispatch_kubeflow.machine import Context, DispatchError, ErrOutcomeUnknown, ErrPodsRemain, ErrStaleHold
 
 from .exits import Exit, Refusal
@@ -42,7 +44,7 @@ def show(terminal: Terminal) -> int:
         stage = Stage(terminal, Path(folder))
         stage.act("An embedded cluster: an HTTPS apiserver, Trainer 2.3.0, JobSet, Job controller, kubelet")
         with Cluster(nodes=2, kubelet="processes") as cluster:
-            stage.tell(f"it serves {cluster.url}; its kubelet runs containers as local processes")
+            stage.tell(f"it serves {_url(cluster)}; its kubelet runs containers as local processes")
             _a_whole_life(stage, cluster)
             _a_lost_answer(stage, cluster)
     stage.act(f"All of it was as told, in {time.monotonic() - began:.0f} s")
@@ -120,20 +122,20 @@ def _stop(stage: Stage, cluster: Cluster, backend: Backend, ref: ObjectRef) -> N
     kinds = ", ".join(sorted({each.kind for each in cessation.evidence}))
     stage.step("stopped", f"everything of it is gone; evidence that it ceased: {kinds}")
     stage.check(cessation.ceased, "each of its pods is shown to have ceased")
-    stage.check(not _named(cluster, "trainjobs"), "no TrainJob is left")
+    stage.check(not _trainjobs(cluster), "no TrainJob is left")
 
 
 def _a_lost_answer(stage: Stage, cluster: Cluster) -> None:
     """The apiserver creates the TrainJob, and the answer never arrives."""
     stage.act("A create whose answer is lost: a proxy cuts the connection once the TrainJob is committed")
-    address = urlsplit(cluster.url)
+    address = urlsplit(_url(cluster))
     assert address.hostname is not None
     assert address.port is not None
     with (
         LossyProxy(address.hostname, address.port) as proxy,
         factory(stage.settings(cluster, port=proxy.port), ctx=_seconds()) as backend,
     ):
-        proxy.lose_answer_once(lambda: "lost-1" in _named(cluster, "trainjobs"))
+        proxy.lose_answer_once(lambda: "lost-1" in _trainjobs(cluster))
         try:
             backend.start("lost", 1, example(), ctx=_seconds())
         except ErrOutcomeUnknown as error:
@@ -151,20 +153,23 @@ def _a_lost_answer(stage: Stage, cluster: Cluster) -> None:
     stage.check(len(created) == 2, "exactly one TrainJob was ever created for each job: no create was repeated")
 
 
-def _creates_trainjob(request: Any) -> bool:
-    path, _, query = request.path.partition("?")
-    return bool(
-        request.method == "POST" and path.endswith("/trainjobs") and "dryRun" not in query and request.committed
-    )
+def _creates_trainjob(request: Received) -> bool:
+    return request.method == "POST" and request.path.endswith("/trainjobs") and request.committed is not None
 
 
-def _named(cluster: Cluster, plural: str) -> list[str]:
-    return [each["metadata"]["name"] for each in cluster.list(plural, NAMESPACE)]
+def _trainjobs(cluster: Cluster) -> list[str]:
+    return [each["metadata"]["name"] for each in cluster.list(TRAIN_JOBS, NAMESPACE)]
+
+
+def _url(cluster: Cluster) -> str:
+    url = cluster.url
+    assert url is not None  # of a cluster that serves
+    return url
 
 
 def example() -> JobSpec:
     """The example job, installed beside the package."""
-    return JobSpec.parse(files("dispatch_kubeflow.examples").joinpath("fit.yaml").read_text(encoding="utf-8"))
+    return JobSpec.parse_yaml(files("dispatch_kubeflow.examples").joinpath("fit.yaml").read_text(encoding="utf-8"))
 
 
 @dataclass

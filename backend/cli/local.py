@@ -40,7 +40,7 @@ def cluster(
         signal.signal(number, _setter(interrupted))
     with Cluster(nodes=nodes, kubelet="processes") as served:
         served.kubeconfig(kubeconfig)
-        terminal.print(served.url)
+        terminal.print(str(served.url))
         interrupted.wait()
     return Exit.OK
 

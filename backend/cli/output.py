@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
-from dispatch_kubeflow.machine import Context, DispatchError, ErrNotFound, ErrUnreachable
+from dispatch_kubeflow.machine import Context, DispatchError, ErrNotFound, ErrRejected, ErrUnreachable
 
 
 class Outputs(Protocol):
@@ -84,8 +84,8 @@ class OutputFollower:
             for line in self._backend.output(self._job_id, follow=True, ctx=self._ctx):
                 for new in self._given.news(line):
                     self._line(new)
-        except ErrNotFound:
-            return False  # no pod of rank 0 yet, or no longer: the next look may find one
+        except (ErrNotFound, ErrRejected):
+            return False  # no pod of rank 0, or its container does not run yet: the next look may find it
         except ErrUnreachable as error:
             if self._ctx.ended is None:
                 self._say(f"the output was cut and is read again: {error}")

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from dispatch_kubeflow.backend.cli.output import OutputFollower
-from dispatch_kubeflow.machine import Context, ErrNotFound, ErrUnreachable, ErrUnsupported
+from dispatch_kubeflow.machine import Context, ErrNotFound, ErrRejected, ErrUnreachable, ErrUnsupported
 
 from .conftest import ScriptedBackend
 
@@ -54,8 +54,9 @@ def test_what_another_pod_says_alike_at_first_is_given_too():
     assert Follow([old, new], looks=1).lines == old + new
 
 
-def test_a_job_without_a_pod_is_looked_at_again():
-    followed = Follow([failure(ErrNotFound, "read.no-rank-0"), [b"a"]], looks=1)
+@pytest.mark.parametrize("kind", [ErrNotFound, ErrRejected], ids=["no pod", "a pod whose container waits"])
+def test_a_job_without_a_pod_that_runs_is_looked_at_again(kind):
+    followed = Follow([failure(kind, "read.no-rank-0"), [b"a"]], looks=1)
     assert followed.lines == [b"a"]
     assert followed.said == []
 
