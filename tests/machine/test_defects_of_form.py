@@ -5,6 +5,8 @@ import json
 
 import jsonschema
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dispatch_kubeflow.machine.marked import read
 from dispatch_kubeflow.machine.rules.form import faults, schema
@@ -153,3 +155,64 @@ def test_a_defect_outside_the_rules_has_no_rule(tables):
     tables.replace("request.yaml", "hit_policy: unique", "hit_policy: first")
     complaint = tables.only("must be unique")
     assert (complaint.rule, complaint.line) == (None, tables.line("request.yaml", "hit_policy"))
+
+
+REAL = {file: read((directory() / file).read_text(encoding="utf-8")).data for file in FILES}
+VALIDATORS = {
+    kind: jsonschema.Draft202012Validator(schema(kind)) for kind in ("family", "lifecycle", "vocabulary", "rows")
+}
+anything = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.just(""), st.just("all"), st.just("none"),
+    st.just([]), st.just({}), st.just(["a", "a"]), st.just(["a", 1]), st.just({"not": "a"}), st.just({"not": []}),
+    st.just({"means": "x"}), st.just({"values": ["a"], "means": "x"}), st.text(max_size=3),
+)  # fmt: skip
+
+
+def spoil(data, choose, value):
+    """Walk down to some part, and replace it, remove it, or put something beside it."""
+    while True:
+        keys = list(data) if isinstance(data, dict) else list(range(len(data)))
+        if not keys:
+            return
+        key = choose(keys)
+        if isinstance(data[key], dict | list) and data[key] and choose([True, True, True, False]):
+            data = data[key]
+            continue
+        how = choose(["replace", "remove", "add"])
+        if how == "replace":
+            data[key] = value
+        elif how == "remove":
+            del data[key]
+        elif isinstance(data, dict):
+            data[choose(["colour", "not", "when", "reason", "event", "default"])] = value
+        else:
+            data.append(value)
+        return
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["request.yaml", "record.yaml", REGISTER, "vocabulary.yaml", "page/rows.yaml"]), st.data(), anything
+)
+def test_loader_and_schema_agree_on_whatever_is_spoilt(file, drawn, value):
+    data = copy.deepcopy(REAL[file])
+    spoil(data, lambda options: drawn.draw(st.sampled_from(options)), value)
+    assert bool(faults(kind_of(file), data)) is not VALIDATORS[kind_of(file)].is_valid(data)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    file=st.sampled_from(["small.yaml", "lifecycles/door.yaml", "vocabulary.yaml", "page/rows.yaml"]),
+    drawn=st.data(),
+    value=anything,
+)
+def test_whatever_is_spoilt_is_complained_of_or_proved_and_nothing_else_happens(small, file, drawn, value):
+    original = small.text(file)
+    data = copy.deepcopy(read(original).data)
+    spoil(data, lambda options: drawn.draw(st.sampled_from(options)), value)
+    small.write(file, json.dumps(data))
+    try:
+        complaints = small.check()
+    finally:
+        small.write(file, original)
+    assert all(each.file and each.line >= 1 and each.text for each in complaints)
