@@ -206,8 +206,8 @@ def _deleted(request: Request, answer: dict[str, Any]) -> None:
 
 
 def _discovery(request: Request, answer: dict[str, Any]) -> None:
-    require_kind("v1", answer.get("kind"), "v1", "APIResourceList")
-    if answer.get("groupVersion") != request.resource.api_version or not isinstance(answer.get("resources"), list):
+    said = (answer.get("kind"), answer.get("groupVersion"))
+    if said != ("APIResourceList", request.resource.api_version) or not isinstance(answer.get("resources"), list):
         raise AnswerMalformed("it is not the group-version that was asked for")
 
 

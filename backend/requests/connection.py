@@ -22,7 +22,7 @@ from .call import Call
 from .dial import dial
 from .resolve import Resolver
 
-_LONGEST_TUNNEL_ANSWER = 16_384
+_LONGEST_TUNNEL_ANSWER = 8_192
 # Idle connections kept. More may be in use at once; urllib3 would log a warning for each that it does not keep.
 _KEPT = 64
 

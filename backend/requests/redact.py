@@ -15,12 +15,15 @@ _SECRET_LISTS = ("args", "command")
 
 # `"value":"…"` of an environment variable, however often its quotes are escaped; Go's printing of structs as well.
 _ENV_VALUE = re.compile(
-    r'(?P<key>\\*"?\b[vV]alue\\*"?\s*:\s*)(?P<quote>\\*")(?P<text>(?:(?!(?P=quote)).)*)(?P=quote)', re.DOTALL
+    r'(?P<key>(?<!Invalid )(?<!Duplicate )(?<!Unsupported )\\*"?\b[vV]alue\\*"?\s*:\s*)(?P<quote>\\*")(?P<text>(?:(?!(?P=quote)).)*)(?P=quote)',
+    re.DOTALL,
 )
 _GO_MAP_VALUE = re.compile(r"(?P<key>\bvalue:)(?P<text>[^\s\]\"<][^\]]*)(?=\])")
 _LIST = re.compile(
     r'(?P<key>\\*"?\b(?:args|command|Args|Command)\\*"?\s*:\s*(?:\[\]\w+(?:\s*\{\})?)?\s*)(?P<open>[\[{])'
 )
+# What Go prints in front of a slice's, a map's or a struct's own brackets.
+_GO_TYPE = re.compile(r"(?:(?:\[\]|\*|map\[\w+\])+[\w.]*(?: \{\})?|[\w.]*)(?=[\[{])")
 _FIELD = re.compile(
     r"(?P<key>[\w.\[\]-]*\b(?:env|args|command)\b[\w.\[\]-]*: (?:Invalid value|Duplicate value|Unsupported value): )"
 )
@@ -84,7 +87,7 @@ def _value_end(text: str, at: int) -> int:
     if text[at : at + 1] == '"':
         closing = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL).match(text, at)
         return closing.end() if closing else len(text)
-    opening = re.compile(r"[^\[{:]*(?=[\[{])").match(text, at)
+    opening = _GO_TYPE.match(text, at)
     if opening is not None:
         return _bracket_end(text, opening.end())
     colon = text.find(": ", at)

@@ -142,9 +142,10 @@ def test_a_plugin_of_either_version_gives_the_token(plain, upstream, version):
 def test_a_plugin_gets_its_own_environment_and_the_cluster_if_it_asks(plain, upstream):
     code = (
         "import json,os; info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])['spec'];"
-        "print(json.dumps({'apiVersion': %r, 'kind': 'ExecCredential',"
-        "'status': {'token': os.environ['MINE'] + '-' + info['cluster']['server'] + '-' + str(info['interactive'])}}))"
-    ) % V1
+        f"said = {{'apiVersion': {V1!r}, 'kind': 'ExecCredential'}};"
+        "token = os.environ['MINE'] + '-' + info['cluster']['server'] + '-' + str(info['interactive']);"
+        "print(json.dumps({**said, 'status': {'token': token}}))"
+    )
     plugin = Plugin(sys.executable, V1, ("-S", "-c", code), {"MINE": "mine"}, {"server": "there"})
     send(door_with(ExecToken(plugin, SystemClock()), plain))
     assert seen(upstream) == ["Bearer mine-there-False"]
