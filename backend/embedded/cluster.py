@@ -6,10 +6,13 @@ one process. On the system's clock it runs by itself; on a `VirtualClock` nothin
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Self
 
+from dispatch_kubeflow.backend.embedded.access import ADMIN
 from dispatch_kubeflow.backend.embedded.admission import Admission
 from dispatch_kubeflow.backend.embedded.apiserver import Apiserver, Received
 from dispatch_kubeflow.backend.embedded.clock import VirtualClock
@@ -34,6 +37,7 @@ from dispatch_kubeflow.backend.embedded.controllers.webhooks import JobSetWebhoo
 from dispatch_kubeflow.backend.embedded.crds import runtimes
 from dispatch_kubeflow.backend.embedded.definitions import Definitions
 from dispatch_kubeflow.backend.embedded.kubelet import Kubelet, ProcessKubelet
+from dispatch_kubeflow.backend.embedded.server import Server
 from dispatch_kubeflow.backend.embedded.store import Deleted, PatchType, Propagation, Store
 from dispatch_kubeflow.machine.context import Clock, SystemClock
 
@@ -58,7 +62,7 @@ class Cluster:
 
     `nodes`: how many, or their names. `kubelet`: `"processes"` or a Kubelet. `clock`: the system's by default, or a
     VirtualClock. `trainer`: which release. `namespaces`: created beside `default` and `kube-system`. `seed`: makes names
-    and UIDs the same in every run.
+    and UIDs the same in every run. `serve`: whether to listen on a loopback port; without it `url` is None.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Cluster:
         trainer: str = "2.3.0",
         namespaces: Sequence[str] = ("team-a",),
         seed: int | None = None,
+        serve: bool = True,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.admission = Admission()
@@ -99,6 +104,9 @@ class Cluster:
             self.podgc,
         ]
         self.apiserver = Apiserver(self.store, logs=self.kubelet.log)
+        self.server = Server(self.apiserver) if serve else None
+        self._namespace = namespaces[0] if namespaces else "default"
+        self._tokens = {ADMIN.name: self.apiserver.access.user(ADMIN.name, groups=ADMIN.groups)}
         self._definitions = Definitions(self.store)
         self._definitions.install(*RELEASES[trainer])
         self.trainer_webhooks = TrainerWebhooks(world, self.admission)
@@ -117,6 +125,8 @@ class Cluster:
     # Life.
 
     def __enter__(self) -> Self:
+        if self.server is not None:
+            self.server.start()
         if not isinstance(self.clock, VirtualClock):
             self._manager.run()
         return self
@@ -126,8 +136,11 @@ class Cluster:
 
     def close(self) -> None:
         """Stop everything; no process and no thread is left."""
-        self._manager.stop()
+        # The kubelets first: a log that is followed ends with them, and with it the connection that follows it.
         self.kubelet.close()
+        if self.server is not None:
+            self.server.stop()
+        self._manager.stop()
 
     def settle(self) -> None:
         """Do all that can be done at the present moment."""
@@ -183,9 +196,28 @@ class Cluster:
         """Every request received over the network, in order, with its answer's status and what it committed."""
         return self.apiserver.requests
 
+    @property
+    def url(self) -> str | None:
+        """Where the apiserver listens, once the cluster is entered."""
+        return None if self.server is None else self.server.url
+
     def user(self, name: str, rules: Iterable[Mapping[str, Any]] = ()) -> str:
-        """A user with these RBAC rules beside those of the store; gives its bearer token."""
-        return self.apiserver.access.user(name, rules)
+        """A user with these RBAC rules beside those of the store; gives its bearer token.
+
+        Called again for a name it replaces the rules and gives another token.
+        """
+        token = self._tokens[name] = self.apiserver.access.user(name, rules)
+        return token
+
+    def kubeconfig(self, path: Path, user: str = "admin") -> Path:
+        """Write a kubeconfig for a user, `admin` being there from the start; gives the path back."""
+        if self.server is None:
+            raise RuntimeError("this cluster does not serve")
+        config = self.server.kubeconfig(self._tokens[user], namespace=self._namespace, user=user)
+        # JSON is YAML, and needs no writer of its own.
+        path.write_text(json.dumps(config, indent=2))
+        path.chmod(0o600)
+        return path
 
     # Meddling.
 
@@ -260,6 +292,10 @@ class Cluster:
     def _reboot(self, name: str) -> None:
         self.kubelet.reboot(name)
         self.node_lifecycle.heard(name)
+
+    def delete_node(self, name: str) -> None:
+        """Take the Node object away; the machine behind it runs on."""
+        self.delete(NODES, name)
 
     def taint_node(self, name: str, key: str, effect: str = "NoExecute", value: str = "") -> None:
         """Put a taint on a Node, beside those it has."""

@@ -103,7 +103,7 @@ class Scene:
 
     def __init__(self, plan: Any = None, *, nodes: int = 3) -> None:
         self.kubelet = ScriptedKubelet(plan or Script())
-        self.cluster = Cluster(clock=VirtualClock(), kubelet=self.kubelet, nodes=nodes, seed=7)
+        self.cluster = Cluster(clock=VirtualClock(), kubelet=self.kubelet, nodes=nodes, seed=7, serve=False)
         self._watch = self.cluster.store.subscribe(PODS)
         self._last: dict[str, tuple[str, Object]] = {}
 

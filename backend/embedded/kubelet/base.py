@@ -186,7 +186,11 @@ class Kubelet(Controller):
         if change.resource != PODS:
             return
         uid = change.obj["metadata"]["uid"]
-        if uid in self._sandboxes or (change.type != "DELETED" and change.obj["spec"].get("nodeName")):
+        if uid in self._sandboxes:
+            self.enqueue(uid)
+        elif change.type == "DELETED":
+            self.logs.forget(uid)
+        elif change.obj["spec"].get("nodeName"):
             self.enqueue(uid)
 
     def reconcile(self, key: str) -> None:
