@@ -11,6 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMMAND := $(BIN)/python -m dispatch_kubeflow.backend.cli
+COMPILE := $(BIN)/python -c 'import pathlib, sys; from dispatch_kubeflow.machine.rules.compile import write_compiled; \
+	write_compiled(pathlib.Path("tables"), pathlib.Path(sys.argv[1]))'
 JOBS ?= 2
 
 .PHONY: help
@@ -62,10 +64,13 @@ generated: $(READY) ## prove the tables, and that what is made from them is what
 	$(COMMAND) tables check
 	@rm -rf .cache/docs
 	@$(COMMAND) tables show --format markdown --out .cache/docs/tables
-	@diff -r .cache/docs/tables docs/tables || { echo "docs/tables is not what the tables make: run 'make docs'"; exit 1; }
+	@diff -r .cache/docs/tables docs/tables || { echo "docs/tables is not what the tables make: run 'make generate'"; exit 1; }
+	@$(COMPILE) .cache/compiled.json
+	@cmp .cache/compiled.json machine/rules/compiled.json || { echo "the compiled tables are stale: run 'make generate'"; exit 1; }
 
-.PHONY: docs
-docs: $(READY) ## write the pages that are made from the tables
+.PHONY: generate
+generate: $(READY) ## write what is made from the tables: their compiled form, and the pages
+	$(COMPILE) machine/rules/compiled.json
 	rm -rf docs/tables
 	$(COMMAND) tables show --format markdown --out docs/tables
 

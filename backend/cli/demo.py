@@ -87,9 +87,8 @@ def _a_whole_life(stage: Stage, cluster: Cluster) -> None:
             stage.check(at == again > 0, f"it goes on from its checkpoint: stopped at step {at}, on from step {again}")
             stage.until_output("fitted: y = 3.0", after=resumed)
 
-            ended = watched.until("the job has ended", lambda job: job.state == "ended")
-            stage.check(ended.cause is not None and ended.cause.kind == "succeeded", "its cause is: succeeded")
-            stage.state(ended, "the loss fell, the line is found")
+            ended = watched.until("the job has succeeded", _has_succeeded)
+            stage.state(ended, "succeeded: the line is found")
         stage.check(_falling(stage.outputs), "the loss fell from the first line to the last")
         _stop(stage, cluster, backend, ref)
 
@@ -151,6 +150,10 @@ def _a_lost_answer(stage: Stage, cluster: Cluster) -> None:
         stage.check(not left.objects, "stopped, and nothing is left")
     created = [each for each in cluster.requests if _creates_trainjob(each)]
     stage.check(len(created) == 2, "exactly one TrainJob was ever created for each job: no create was repeated")
+
+
+def _has_succeeded(job: FoundObject) -> bool:
+    return job.state == "ended" and job.cause is not None and job.cause.kind == "succeeded"
 
 
 def _creates_trainjob(request: Received) -> bool:

@@ -8,7 +8,7 @@ from dispatch_kubeflow.machine.rules.model import Box, Family, LifecycleTable, R
 
 from .exits import MEANS, Exit, code_of_sentinel
 
-MADE = "<!-- Made from tables/ by `make docs`. -->"
+MADE = "<!-- Made from tables/ by `make generate`. -->"
 
 
 def pages(tables: Tables) -> dict[str, str]:

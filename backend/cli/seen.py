@@ -55,6 +55,12 @@ class Seen:
         return Exit.ENDED_WITHOUT_STATUS
 
     @property
+    def cause_is_known(self) -> bool:
+        """Whether it is shown why it ended."""
+        cause = None if self.trainjob is None else self.trainjob.cause
+        return cause is not None and cause.kind != "unknown"
+
+    @property
     def cause(self) -> str:
         """Why it ended, in words."""
         cause = None if self.trainjob is None else self.trainjob.cause

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RETRIES = 2  # Starts of an attempt after its first, while Find shows nothing of it
 PAUSE = 1.0  # seconds between two looks
+LOOKS_FOR_A_CAUSE = 3
 
 
 class Supervised(Outputs, Protocol):
@@ -246,7 +247,7 @@ class Supervisor:
                         attempt = self.journal.write(attempt.number, "opened")
                     if seen.ended:
                         output.finish(self.call_timeout)
-                        return self._ended(attempt.number, seen)
+                        return self._ended(attempt.number, self._with_its_cause(attempt.number, seen))
             finally:
                 views.cancel()
         raise AssertionError("a watch ends only by an error")
@@ -262,6 +263,16 @@ class Supervisor:
             else:
                 self.terminal.say(f"{ref.name} opened", "green")
                 return
+
+    def _with_its_cause(self, number: int, seen: Seen) -> Seen:
+        """The end with a cause that is known, where there is one: what shows it may come a moment after the end."""
+        for _ in range(LOOKS_FOR_A_CAUSE):
+            if seen.cause_is_known:
+                break
+            self._pause()
+            later = of_attempt(self._find_patiently(), number)
+            seen = later if later.ended else seen
+        return seen
 
     def _ended(self, number: int, seen: Seen) -> int:
         attempt = self.journal.write(number, "ended", exit=seen.exit_status, cause=seen.cause)

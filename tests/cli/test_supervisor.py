@@ -124,6 +124,19 @@ def test_an_end_without_an_exit_code_has_one_of_its_own(run, cause):
     assert run(backend) == Exit.ENDED_WITHOUT_STATUS
 
 
+def test_a_cause_that_shows_a_moment_after_the_end_counts(run):
+    unknown = found(seen(state="ended", cause=Cause("unknown")))
+    backend = ScriptedBackend({"find": [NOTHING, unknown, FAILED], "start": [ref("fit-1")], "watch": [unknown]})
+    assert run(backend) == 3
+
+
+def test_an_end_that_find_no_longer_shows_keeps_what_was_seen_of_it(run, journaled):
+    unknown = found(seen(state="ended", cause=Cause("unknown", evidence=("pod gone",))))
+    backend = ScriptedBackend({"find": [NOTHING], "start": [ref("fit-1")], "watch": [unknown]})
+    assert run(backend) == Exit.ENDED_WITHOUT_STATUS
+    assert journaled.entries()[-1]["cause"] == "unknown (pod gone)"
+
+
 def test_a_refused_start_is_recorded_and_raised(run, journaled):
     refusal = error(ErrRejected, "start.changed")
     backend = ScriptedBackend({"find": [NOTHING], "start": [refusal]})
