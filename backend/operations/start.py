@@ -1,0 +1,301 @@
+"""Start: a job is created gated, on a runtime copy of its own, and handed to its caller only when it was read back as
+it was meant. Contract section 6, step by step; what a failure means at each step is in table `start`.
+
+The order is the point. What is left of the name is looked for before anything is made; the copy exists before the
+TrainJob that names it; and from the create on, a refusal is raised only where it was proved that nothing runs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dispatch_kubeflow.backend.objects import read_back, runtime_copy, runtime_rules, seen, trainjob
+from dispatch_kubeflow.backend.objects.names import Identity, snapshot_name
+from dispatch_kubeflow.backend.requests import Failure, Reply
+from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
+from dispatch_kubeflow.machine.rules import Rule
+from dispatch_kubeflow.machine.values import JobSpec, ObjectRef
+
+from . import factory, ownership
+from .call import Call, Got, never, outcome
+from .stopping import Stopped, stop_refused
+from .views import state_of
+
+UNSEEN_FOR = 2.0
+"""Seconds for which a webhook's denial is tried again whose cache has not seen the runtime copy yet."""
+UNSEEN_PAUSE = 0.1
+CREATES = 2
+"""How often the copy's create is sent: once more where the copy that was in its way had gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The runtime copy that this Start will use, and whether this call made it."""
+
+    name: str
+    uid: str
+    resource_version: str
+    made_here: bool
+
+
+def start(call: Call, identity: Identity, spec: JobSpec) -> ObjectRef:
+    """Create the TrainJob of an attempt, gated; its reference. Every failure is a row of `start` or `request`."""
+    source = read_source(call, spec, identity.name)
+    _look_for_leftovers(call, identity)
+    nonce = uuid.uuid4().hex
+    copy = _make_copy(call, source, identity, spec, nonce)
+    written = trainjob.build(identity, spec, namespace=call.namespace, mode="plain", nonce=nonce)
+    created = _create(call, identity, written, nonce, copy)
+    _set_owner(call, created, copy)
+    _read_back(call, written, created, copy)
+    return ObjectRef(call.adapter.settings.name, call.namespace, TRAIN_JOBS.kind, identity.name, created.metadata.uid)
+
+
+def read_source(call: Call, spec: JobSpec, object_name: str | None) -> runtime_copy.Source:
+    """Step 1: the runtime, which has to exist and keep every rule (C11, C12)."""
+    reference = spec.runtime
+    found = factory.read_runtime(call, reference)
+    if found is None:
+        call.settle("runtime", finding="runtime-absent", details={"value": str(reference)})
+        never("an absent runtime is refused")
+    source = runtime_copy.Source.of(found.body, reference.kind)
+    if isinstance(source, seen.Unreadable):
+        call.settle("runtime", finding="runtime-trainer-job", details={"key": "spec", "value": source.problem})
+        never("a runtime without a spec is refused")
+    problems = runtime_rules.problems(source.spec, spec, mode="plain", object_name=object_name)
+    for problem in problems:
+        call.settle("runtime", finding=problem.rule, details={"key": problem.path, "value": problem.value})
+    if call.operation == "start":
+        factory.show_queueless(call, reference)
+    return source
+
+
+def _look_for_leftovers(call: Call, identity: Identity) -> None:
+    """Step 2: nothing of this name may be left, for Trainer takes a JobSet by its name alone."""
+    jobset = call.look(JOB_SETS, identity.name, seen.JobSet)
+    snapshot = call.look(CONFIG_MAPS, snapshot_name(identity.name), seen.ConfigMap)
+    if jobset is None and snapshot is None:
+        return
+    left = call.look(TRAIN_JOBS, identity.name, seen.TrainJob)
+    if left is not None:
+        state = state_of(call, left.seen, jobset.seen if jobset else None)
+        _settle(call, "leftover", "trainjob-there", details={"name": identity.name, "state": state})
+    what = "a JobSet" if jobset is not None else "a runtime snapshot"
+    _settle(call, "leftover", "leftover-there", details={"name": identity.name, "seen": what})
+
+
+def _make_copy(call: Call, source: runtime_copy.Source, identity: Identity, spec: JobSpec, nonce: str) -> Copy:
+    """Step 3: the runtime copy, made or found to be this attempt's own (C32, C33)."""
+    body = runtime_copy.build(source, identity, spec, namespace=call.namespace, nonce=nonce)
+    for create in range(1, CREATES + 1):
+        reply = call.post(TRAINING_RUNTIMES, body)
+        if reply.failure is None:
+            return _copy(reply, made_here=True)
+        result = _result(call, reply.failure)
+        rule = _settle(call, "copy", result, details=reply.failure.details, cause=reply.failure.cause)
+        if rule.gives != "go-on":
+            call.refuse(reply.failure)
+        found = call.try_get(TRAINING_RUNTIMES, identity.name, seen.Runtime)
+        if isinstance(found, Got):
+            return _reuse(call, found, body, nonce)
+        result = _result(call, found)
+        if result == "absent" and create == CREATES:
+            result = "vanished-twice"
+        rule = _settle(call, "copy-found", result, details={"name": identity.name, **found.details})
+        if rule.gives != "again":
+            call.refuse(found)
+    return never("the last try of a create returns or is refused")
+
+
+def _reuse(call: Call, found: Got[seen.Runtime], body: Mapping[str, Any], nonce: str) -> Copy:
+    """A copy that is there: this attempt's own from an earlier try, or somebody else's."""
+    why = runtime_copy.not_reusable(found.body, body)
+    metadata = found.seen.metadata
+    details: dict[str, Any] = {"name": metadata.name}
+    match why:
+        case None:
+            result = "fit"
+        case "owned":
+            result = "owned"
+            owners = metadata.owner_references
+            details["seen"] = ", ".join(f"{owner.kind} {owner.name} ({owner.uid})" for owner in owners)
+        case "deleting":
+            result = "deleting"
+        case _:
+            result = "differs"
+            details["difference"] = _copy_difference(why)
+    _settle(call, "copy-found", result, details=details)
+    patched = call.patch(
+        TRAINING_RUNTIMES, metadata.name, runtime_copy.nonce_patch(metadata.uid, metadata.resource_version, nonce)
+    )
+    if patched.failure is not None:
+        call.refuse(patched.failure)
+    return _copy(patched, made_here=False)
+
+
+def _copy_difference(why: str) -> str:
+    match why:
+        case "another":
+            return "it is of another backend, job or attempt"
+        case "differs":
+            return "its spec is not the one this Start would write"
+        case _:
+            return "it can't be read"
+
+
+def _copy(reply: Reply, *, made_here: bool) -> Copy:
+    found = seen.read(reply.object or {}, seen.Runtime)
+    if isinstance(found, seen.Unreadable):
+        never(f"an answer that names its object has readable metadata: {found.problem}")
+    metadata = found.metadata
+    return Copy(metadata.name, metadata.uid, metadata.resource_version, made_here)
+
+
+def _create(call: Call, identity: Identity, written: Mapping[str, Any], nonce: str, copy: Copy) -> seen.TrainJob:
+    """Step 4: the TrainJob. Unanswered, the attempt is in flight (B1); refused, the copy made here goes again."""
+    unseen_until = call.adapter.clock.monotonic() + UNSEEN_FOR
+    while True:
+        reply = _post_marked(call, identity, written, nonce)
+        if reply.failure is None:
+            return _created(reply)
+        failure = reply.failure
+        result = _result(call, failure)
+        if result == "denied" and _runtime_unseen(failure):
+            late = call.adapter.clock.monotonic() >= unseen_until
+            result = "runtime-unseen-late" if late else "runtime-unseen"
+        rule = _settle(call, "create", result, details=failure.details, cause=failure.cause)
+        match rule.gives:
+            case "again":
+                call.ctx.wait(UNSEEN_PAUSE)
+                call.check_context()
+            case "delete-copy":
+                left = _delete_copy(call, copy) if copy.made_here else None
+                call.refuse(failure, **({} if left is None else {"copy_left": left}))
+            case _:
+                call.refuse(failure)
+
+
+def _post_marked(call: Call, identity: Identity, written: Mapping[str, Any], nonce: str) -> Reply:
+    """The create, marked in flight before its first byte; the mark outlives an interrupt."""
+    marks = call.adapter.in_flight
+    mark = marks.begin(identity, nonce)
+    try:
+        reply = call.post(TRAIN_JOBS, written)
+    except BaseException:
+        marks.give_up(mark)
+        raise
+    if reply.failure is not None and outcome(call.judge(reply.failure)) == "lost":
+        marks.give_up(mark)
+    else:
+        marks.answered(mark)
+    return reply
+
+
+def _created(reply: Reply) -> seen.TrainJob:
+    found = seen.read(reply.object or {}, seen.TrainJob)
+    if isinstance(found, seen.Unreadable):
+        # Created, but in a form that can't be read: the uid is all that later steps need, and it may be missing too.
+        metadata = (reply.object or {}).get("metadata", {})
+        uid = metadata.get("uid")
+        return seen.TrainJob(
+            metadata=seen.Metadata(name=str(metadata.get("name")), uid=uid if isinstance(uid, str) else "")
+        )
+    return found
+
+
+def _runtime_unseen(failure: Failure) -> bool:
+    """Whether a webhook denied the TrainJob because its cache has not seen the runtime copy yet."""
+    message = str(failure.details.get("server_message", "")).lower()
+    return (
+        failure.webhook is not None
+        and "runtime" in message
+        and ("not found" in message or "must be created before" in message)
+    )
+
+
+def _delete_copy(call: Call, copy: Copy) -> str | None:
+    """Delete the copy that this call made; why it is left where that could not be shown."""
+    reply = call.delete(TRAINING_RUNTIMES, copy.name, uid=copy.uid, resource_version=copy.resource_version)
+    if reply.failure is None:
+        return None
+    rule = call.judge(reply.failure)
+    return None if outcome(rule) == "absent" else f"{rule.id}: {reply.failure.message}"
+
+
+def _set_owner(call: Call, created: seen.TrainJob, copy: Copy) -> None:
+    """Step 5: the TrainJob becomes the copy's owner, so that the copy goes when it goes (C28)."""
+    metadata = created.metadata
+    failed = ownership.set_owner(call, copy.name, copy.uid, copy.resource_version, metadata.name, metadata.uid)
+    if failed is None:
+        return
+    result = _result(call, failed) if isinstance(failed, Failure) else failed.result
+    details = dict(failed.details)
+    _stop_and_refuse(
+        call, "owner", result, created, copy, details, failed.cause if isinstance(failed, Failure) else None
+    )
+
+
+def _read_back(call: Call, written: Mapping[str, Any], created: seen.TrainJob, copy: Copy) -> None:
+    """Step 6: the TrainJob as it stands has to be the one that was written (C27, C17, C20)."""
+    found = call.try_get(TRAIN_JOBS, created.metadata.name, seen.TrainJob)
+    if isinstance(found, Failure):
+        result = _result(call, found)
+        rule = _settle(call, "read-back", result, details=found.details, cause=found.cause)
+        if rule.gives == "stop":
+            _stop_and_refuse(call, "read-back", result, created, copy, dict(found.details), found.cause)
+        call.refuse(found)
+    if found.seen.metadata.uid != created.metadata.uid:
+        _settle(call, "read-back", "other-uid", details={"seen": f"uid {found.seen.metadata.uid}"})
+    differences = read_back.differences(written, found.body)
+    if differences:
+        details = {"difference": "; ".join(map(str, differences))}
+        _settle(call, "read-back", "differs", details=details)
+        _stop_and_refuse(call, "read-back", "differs", created, copy, details, None, found)
+
+
+def _stop_and_refuse(
+    call: Call,
+    step: str,
+    result: str,
+    created: seen.TrainJob,
+    copy: Copy,
+    details: dict[str, Any],
+    cause: BaseException | None,
+    found: Got[seen.TrainJob] | None = None,
+) -> NoReturn:
+    """Stop the TrainJob that is to be refused, and refuse it by what that proved (S0, C31)."""
+    refusal = call.decide("start", step=step, result=result, stopped="proved")
+    stopped: Stopped = stop_refused(call, created.metadata, found, copy_name=copy.name, copy_uid=copy.uid)
+    if stopped.copy_left is not None:
+        details["copy_left"] = stopped.copy_left
+    _settle(
+        call,
+        step,
+        result,
+        details={**details, "refusal": refusal.id},
+        cause=cause or stopped.cause,
+        stopped="proved" if stopped.proved else "not-proved",
+    )
+    never("a stopped Start is refused")
+
+
+def _settle(
+    call: Call,
+    step: str,
+    result: str,
+    *,
+    details: Mapping[str, Any],
+    cause: BaseException | None = None,
+    stopped: str = "not-tried",
+) -> Rule:
+    """What table `start` says of a step's result."""
+    return call.settle("start", step=step, result=result, stopped=stopped, details=details, cause=cause)
+
+
+def _result(call: Call, failure: Failure) -> str:
+    """A failed request in the words of table `start`."""
+    found = outcome(call.judge(failure))
+    return "refused" if found == "conflict" else found

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from .world import World
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path) -> Iterator[World]:
+    """A cluster with two nodes whose containers run until they are told to stop."""
+    made = World(tmp_path)
+    yield made
+    made.close()
