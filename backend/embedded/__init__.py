@@ -1,4 +1,6 @@
-"""A Kubernetes cluster in this process: an apiserver on a loopback port, and enough behind it to run a TrainJob to its end."""
+"""A Kubernetes cluster in this process: an apiserver on a loopback port, and enough behind it to run a TrainJob to
+its end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Why: a schedule of a job's life must be replayed in microseconds, so the embedded cluster can run on time that only a test moves."""
+"""A schedule of a job's life must be replayed in microseconds, so the embedded cluster can run on time that only a
+test moves.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class VirtualClock:
-    """Time that stands still until `move_to` or `advance`; fits the `Clock` protocol of `dispatch_kubeflow.machine.context`.
+    """Time that stands still until `move_to` or `advance`; fits the `Clock` protocol of
+    `dispatch_kubeflow.machine.context`.
 
     `monotonic` counts seconds from 0; `now` is `START` plus that. `wait` blocks its thread until the event is set or
     another thread has moved the time far enough.

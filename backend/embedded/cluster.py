@@ -1,7 +1,8 @@
-"""Why: whoever uses or tests the adapter needs a cluster to do it on; this one starts in a blink and knows the truth.
+"""Whoever uses or tests the adapter needs a cluster to do it on; this one starts in a blink and knows the truth.
 
-The apiserver's store, Trainer, JobSet, the Job controller, scheduler, kubelets, garbage collector and node controllers in
-one process. On the system's clock it runs by itself; on a `VirtualClock` nothing moves but by `settle` and `advance`.
+The apiserver's store, Trainer, JobSet, the Job controller, scheduler, kubelets, garbage collector and node controllers
+in one process. On the system's clock it runs by itself; on a `VirtualClock` nothing moves but by `settle` and
+`advance`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -61,8 +63,8 @@ class Cluster:
     """A cluster to be used as a context manager.
 
     `nodes`: how many, or their names. `kubelet`: `"processes"` or a Kubelet. `clock`: the system's by default, or a
-    VirtualClock. `trainer`: which release. `namespaces`: created beside `default` and `kube-system`. `seed`: makes names
-    and UIDs the same in every run. `serve`: whether to listen on a loopback port; without it `url` is None.
+    VirtualClock. `trainer`: which release. `namespaces`: created beside `default` and `kube-system`. `seed`: makes
+    names and UIDs the same in every run. `serve`: whether to listen on a loopback port; without it `url` is None.
     """
 
     def __init__(
@@ -171,11 +173,11 @@ class Cluster:
         patch: Any,
         namespace: str | None = None,
         *,
-        type: PatchType = "merge",
+        kind: PatchType = "merge",
         subresource: str | None = None,
     ) -> Object:
         """Patch an object."""
-        return self.store.patch(resource, namespace, name, patch, type, subresource)
+        return self.store.patch(resource, namespace, name, patch, kind, subresource)
 
     def delete(
         self,
@@ -192,7 +194,7 @@ class Cluster:
     # Access.
 
     @property
-    def requests(self) -> list[Received]:
+    def requests(self) -> Sequence[Received]:
         """Every request received over the network, in order, with its answer's status and what it committed."""
         return self.apiserver.requests
 
@@ -239,7 +241,10 @@ class Cluster:
         for webhook in webhooks:
             self.admission.set_down(down, name=webhook)
         for name in names:
-            self._manager.soon(lambda name=name: setattr(self.controllers[name], "down", down))
+            self._manager.soon(partial(self._put_down, name, down))
+
+    def _put_down(self, name: str, down: bool) -> None:
+        self.controllers[name].down = down
 
     def add_node(
         self,

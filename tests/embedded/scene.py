@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from dispatch_kubeflow.backend.embedded.clock import VirtualClock
 from dispatch_kubeflow.backend.embedded.cluster import Cluster
@@ -107,7 +107,7 @@ class Scene:
         self._watch = self.cluster.store.subscribe(PODS)
         self._last: dict[str, tuple[str, Object]] = {}
 
-    def __enter__(self) -> Scene:
+    def __enter__(self) -> Self:
         self.cluster.__enter__()
         return self
 

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 from kubernetes import client, config, watch
-from tests.embedded.scene import NAMESPACE, runtime, train_job
 
 from dispatch_kubeflow.backend.embedded import Cluster, Script, ScriptedKubelet, VirtualClock
+from tests.embedded.scene import NAMESPACE, runtime, train_job
 
 GROUP, VERSION = "trainer.kubeflow.org", "v1alpha1"
 
@@ -29,7 +29,9 @@ def test_a_job_runs_to_its_end_by_itself_and_its_output_can_be_read(tmp_path):
         objects, core = clients(cluster, tmp_path)
         submit(objects, "real-1", ["python", "-c", "print('trained')"])
         seen = watch.Watch()
-        for event in seen.stream(objects.list_namespaced_custom_object, GROUP, VERSION, NAMESPACE, "trainjobs", timeout_seconds=30):
+        for event in seen.stream(
+            objects.list_namespaced_custom_object, GROUP, VERSION, NAMESPACE, "trainjobs", timeout_seconds=30
+        ):
             conditions = event["object"].get("status", {}).get("conditions", [])
             if any(item["type"] == "Complete" and item["status"] == "True" for item in conditions):
                 break
@@ -95,7 +97,9 @@ def test_an_eviction_by_the_api_marks_the_pod_first(tmp_path):
         core.create_namespaced_pod_eviction(pod.metadata.name, NAMESPACE, eviction)
         marked = core.read_namespaced_pod(pod.metadata.name, NAMESPACE)
         assert marked.metadata.deletion_timestamp is not None
-        assert [item.reason for item in marked.status.conditions if item.type == "DisruptionTarget"] == ["EvictionByEvictionAPI"]
+        assert [item.reason for item in marked.status.conditions if item.type == "DisruptionTarget"] == [
+            "EvictionByEvictionAPI"
+        ]
 
 
 def test_a_cluster_that_does_not_serve_has_no_address(tmp_path):

@@ -1,7 +1,6 @@
 """Deletion, left-overs and names used again: facts/real-behaviour.md section 6."""
 
 import pytest
-from tests.embedded.scene import NAMESPACE, Scene, runtime, sample, shape, train_job
 
 from dispatch_kubeflow.backend.embedded.controllers.kinds import (
     CONFIG_MAPS,
@@ -14,6 +13,7 @@ from dispatch_kubeflow.backend.embedded.controllers.kinds import (
 )
 from dispatch_kubeflow.backend.embedded.errors import ApiError
 from dispatch_kubeflow.backend.embedded.kubelet import Script
+from tests.embedded.scene import NAMESPACE, Scene, runtime, sample, shape, train_job
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """Every ending of facts/real-behaviour.md section 3, against the objects a real control plane gave."""
 
 import pytest
-from tests.embedded.scene import Scene, project, sample, shape
 
 from dispatch_kubeflow.backend.embedded.controllers.kinds import JOB_SETS, NODES, PODS, TRAIN_JOBS
 from dispatch_kubeflow.backend.embedded.kubelet import Script
+from tests.embedded.scene import Scene, project, sample, shape
 
 
 def by_index(**scripts):
@@ -117,7 +117,7 @@ def test_each_pod_was_last_seen_as_on_the_real_thing(ending):
 
 
 def test_the_events_are_the_real_ones(ending):
-    scene, name, theirs = ending
+    scene, _, theirs = ending
     wanted = sorted(str(shape(event)) for event in theirs["events"])
     assert sorted(str(shape(event)) for event in scene.events()) == wanted
 

@@ -1,11 +1,11 @@
 """Hold, release and other writes in every phase: facts/real-behaviour.md sections 4 and 5."""
 
 import pytest
-from tests.embedded.scene import NAMESPACE, Scene, sample, shape, train_job
 
 from dispatch_kubeflow.backend.embedded.controllers.kinds import JOB_SETS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from dispatch_kubeflow.backend.embedded.errors import ApiError
 from dispatch_kubeflow.backend.embedded.kubelet import Script
+from tests.embedded.scene import NAMESPACE, Scene, sample, shape, train_job
 
 
 @pytest.fixture
@@ -16,7 +16,9 @@ def scene():
 
 def overlap(scene, name):
     """How many containers of one index ran at once, at most."""
-    runs = [run for run in scene.kubelet.runs if run.pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name]
+    runs = [
+        run for run in scene.kubelet.runs if run.pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name
+    ]
     index = "batch.kubernetes.io/job-completion-index"
     most = 0
     for run in runs:
@@ -140,7 +142,9 @@ class TestRelease:
         scene.advance(2)
         assert scene.job("ho-1")["metadata"]["uid"] == job
         assert scene.job("ho-1")["status"]["completedIndexes"] == "0"
-        assert [pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for pod in scene.active("ho-1")] == ["1"]
+        assert [
+            pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for pod in scene.active("ho-1")
+        ] == ["1"]
         scene.end(scene.active("ho-1")[0], 0)
         scene.advance(3)
         assert scene.is_true(scene.train_job("ho-1"), "Complete")
@@ -250,7 +254,12 @@ PHASES = {
     "running": lambda scene: scene.run("w-1"),
     "held": lambda scene: (scene.run("w-1"), scene.hold("w-1"), scene.advance(10)),
     "stopping": lambda scene: (scene.run("w-1"), scene.hold("w-1")),
-    "complete": lambda scene: (scene.run("w-1"), scene.end(scene.pod("w-1", 0), 0), scene.end(scene.pod("w-1", 1), 0), scene.advance(5)),
+    "complete": lambda scene: (
+        scene.run("w-1"),
+        scene.end(scene.pod("w-1", 0), 0),
+        scene.end(scene.pod("w-1", 1), 0),
+        scene.advance(5),
+    ),
     "failed": lambda scene: (scene.run("w-1"), scene.end(scene.pod("w-1", 0), 1), scene.advance(20)),
 }
 ENTRY = {"manager": "a.io/b", "trainingRuntimeSpec": {"template": {"metadata": {"labels": {"a": "b"}}}}}
@@ -300,7 +309,9 @@ def test_runtime_patches_cannot_be_changed_while_a_job_of_the_jobset_is_active(s
     scene.hold("w-2")
     with pytest.raises(ApiError) as caught:
         scene.cluster.patch(TRAIN_JOBS, "w-2", {"spec": {"runtimePatches": [ENTRY]}}, NAMESPACE)
-    assert "RuntimePatches cannot be modified when the JobSet's ReplicatedJob node is still active" in caught.value.message
+    assert (
+        "RuntimePatches cannot be modified when the JobSet's ReplicatedJob node is still active" in caught.value.message
+    )
 
 
 def test_a_finalizer_cannot_be_added_while_being_deleted_and_the_rest_can(scene):
@@ -373,7 +384,9 @@ def test_deadline_exceeded_stays_and_each_resume_restarts_the_clock(scene):
 
 def test_someone_elses_trainjob_is_left_alone(scene):
     scene.gate("mk-0")
-    job = train_job("mk-1", managedBy="kueue.x-k8s.io/multikueue", runtimeRef={"name": "mk-0", "kind": "TrainingRuntime"})
+    job = train_job(
+        "mk-1", managedBy="kueue.x-k8s.io/multikueue", runtimeRef={"name": "mk-0", "kind": "TrainingRuntime"}
+    )
     scene.cluster.create(TRAIN_JOBS, job)
     scene.advance(3)
     assert scene.absent(JOB_SETS, "mk-1")

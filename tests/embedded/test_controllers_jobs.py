@@ -1,7 +1,6 @@
 """What Jobs and JobSets do beyond a TrainJob's usual life: retries, restarts, policies, order, time to live."""
 
 import pytest
-from tests.embedded.scene import NAMESPACE, Scene, runtime, train_job
 
 from dispatch_kubeflow.backend.embedded.controllers import indexes, quantities
 from dispatch_kubeflow.backend.embedded.controllers.base import Controller
@@ -9,6 +8,7 @@ from dispatch_kubeflow.backend.embedded.controllers.kinds import JOB_SETS, JOBS,
 from dispatch_kubeflow.backend.embedded.controllers.manager import Restless
 from dispatch_kubeflow.backend.embedded.errors import ApiError
 from dispatch_kubeflow.backend.embedded.kubelet import Script
+from tests.embedded.scene import NAMESPACE, Scene, runtime, train_job
 
 
 @pytest.fixture
@@ -71,6 +71,7 @@ class TestRetries:
 
     def test_on_failure_a_container_restarts_in_place_until_the_limit_and_then_goes_with_its_exit_code(self):
         with Scene(Script(run=1.0, exit_code=9)) as scene:
+
             def change(spec):
                 job = spec["replicatedJobs"][0]["template"]["spec"]
                 job["backoffLimit"] = 3
@@ -184,7 +185,9 @@ class TestJobSets:
         assert not scene.absent(JOBS, "sp-first-0")
 
     def test_success_may_be_decided_by_any_job(self, scene):
-        create_jobset(scene, "sa", successPolicy={"operator": "Any"}, replicatedJobs=[replicated("first"), replicated("second")])
+        create_jobset(
+            scene, "sa", successPolicy={"operator": "Any"}, replicatedJobs=[replicated("first"), replicated("second")]
+        )
         scene.end(scene.pods("sa")[0], 0)
         scene.advance(5)
         assert scene.is_true(scene.jobset("sa"), "Completed")
@@ -201,10 +204,8 @@ class TestJobSets:
     def test_indexes_and_groups_are_counted_over_all_jobs(self, scene):
         create_jobset(scene, "gi", replicatedJobs=[replicated("a", replicas=2), replicated("b", groupName="other")])
         labels = scene.get(JOBS, "gi-b-0")["metadata"]["labels"]
-        prefix = "jobset.sigs.k8s.io/"
-        assert {key: labels[prefix + key] for key in ("global-replicas", "job-global-index", "group-replicas", "job-group-index")} == {
-            "global-replicas": "3", "job-global-index": "2", "group-replicas": "1", "job-group-index": "0",
-        }  # fmt: skip
+        wanted = {"global-replicas": "3", "job-global-index": "2", "group-replicas": "1", "job-group-index": "0"}
+        assert {key: labels[f"jobset.sigs.k8s.io/{key}"] for key in wanted} == wanted
 
     def test_someone_elses_jobset_is_left_alone(self, scene):
         create_jobset(scene, "mk", managedBy="a.io/b", replicatedJobs=[replicated("node")])
@@ -224,8 +225,17 @@ class TestJobSets:
     @pytest.mark.parametrize(
         ("spec", "text"),
         [
-            ({"replicatedJobs": [replicated("b", dependsOn=[{"name": "a", "status": "Complete"}]), replicated("a")]}, "cannot depend on"),
-            ({"replicatedJobs": [replicated("a")], "successPolicy": {"operator": "All", "targetReplicatedJobs": ["z"]}}, "does not appear"),
+            (
+                {"replicatedJobs": [replicated("b", dependsOn=[{"name": "a", "status": "Complete"}]), replicated("a")]},
+                "cannot depend on",
+            ),
+            (
+                {
+                    "replicatedJobs": [replicated("a")],
+                    "successPolicy": {"operator": "All", "targetReplicatedJobs": ["z"]},
+                },
+                "does not appear",
+            ),
             ({"replicatedJobs": [replicated("UP")]}, "DNS-1035"),
         ],
     )
@@ -287,7 +297,9 @@ class TestScheduling:
         assert scene.get(PODS, "gpu")["spec"]["nodeName"] == "big"
 
     def test_a_toleration_opens_a_tainted_node(self, scene):
-        scene.cluster.add_node("own", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}], labels={"own": "yes"})
+        scene.cluster.add_node(
+            "own", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}], labels={"own": "yes"}
+        )
         tolerations = [{"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}]
         spec = {"containers": [{"name": "c", "image": "x"}], "nodeSelector": {"own": "yes"}, "tolerations": tolerations}
         scene.cluster.create(PODS, {"metadata": {"name": "t", "namespace": NAMESPACE}, "spec": spec})
@@ -298,12 +310,18 @@ class TestScheduling:
         with Scene(nodes=0) as scene:
             self.request(scene, "none", cpu="1")
             scene.advance(1)
-            assert scene.condition(scene.get(PODS, "none"), "PodScheduled")["message"] == "no nodes available to schedule pods"
+            assert (
+                scene.condition(scene.get(PODS, "none"), "PodScheduled")["message"]
+                == "no nodes available to schedule pods"
+            )
             scene.cluster.add_node("a")
             spec = {"containers": [{"name": "c", "image": "x"}], "nodeSelector": {"x": "y"}}
             scene.cluster.create(PODS, {"metadata": {"name": "s", "namespace": NAMESPACE}, "spec": spec})
             scene.advance(1)
-            assert "didn't match Pod's node affinity/selector" in scene.condition(scene.get(PODS, "s"), "PodScheduled")["message"]
+            assert (
+                "didn't match Pod's node affinity/selector"
+                in scene.condition(scene.get(PODS, "s"), "PodScheduled")["message"]
+            )
 
     def test_a_gated_pod_and_another_schedulers_pod_are_left_alone(self, scene):
         base = {"containers": [{"name": "c", "image": "x"}]}

@@ -1,7 +1,6 @@
 """The objects the controllers make, against those of a real control plane; names, limits, webhooks (section 2)."""
 
 import pytest
-from tests.embedded.scene import NAMESPACE, Scene, project, runtime, sample, shape, train_job
 
 from dispatch_kubeflow.backend.embedded.controllers.kinds import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -12,6 +11,7 @@ from dispatch_kubeflow.backend.embedded.controllers.kinds import (
     TRAINING_RUNTIMES,
 )
 from dispatch_kubeflow.backend.embedded.errors import ApiError
+from tests.embedded.scene import NAMESPACE, Scene, project, runtime, sample, shape, train_job
 
 PATCH = {
     "manager": "dispatch-kubeflow.io/checkpoint",
@@ -50,7 +50,9 @@ def scene():
 def written(theirs):
     """What a client must have sent to get that TrainJob back."""
     spec = {key: value for key, value in theirs["spec"].items() if key != "managedBy"}
-    spec["runtimePatches"] = [{key: value for key, value in entry.items() if key != "time"} for entry in spec["runtimePatches"]]
+    spec["runtimePatches"] = [
+        {key: value for key, value in entry.items() if key != "time"} for entry in spec["runtimePatches"]
+    ]
     metadata = {key: theirs["metadata"][key] for key in ("name", "namespace", "labels", "annotations")}
     return {"metadata": metadata, "spec": spec}
 
@@ -143,7 +145,9 @@ def test_the_runtime_is_snapshot_once_and_a_later_edit_of_it_does_not_reach_the_
     container = {"name": "node", "image": "other:image", "env": [{"name": "LATE", "value": "1"}]}
     jobs = scene.get(TRAINING_RUNTIMES, "sn-1")["spec"]["template"]["spec"]["replicatedJobs"]
     jobs[0]["template"]["spec"]["template"]["spec"]["containers"] = [container]
-    scene.cluster.patch(TRAINING_RUNTIMES, "sn-1", {"spec": {"template": {"spec": {"replicatedJobs": jobs}}}}, NAMESPACE)
+    scene.cluster.patch(
+        TRAINING_RUNTIMES, "sn-1", {"spec": {"template": {"spec": {"replicatedJobs": jobs}}}}, NAMESPACE
+    )
     scene.open("sn-1")
     env = scene.pod("sn-1", 0)["spec"]["containers"][0]["env"]
     assert "LATE" not in [variable["name"] for variable in env]
@@ -172,7 +176,9 @@ def test_processes_per_node(scene, trainer, processes):
 def test_resources_merge_key_by_key_with_the_runtimes(scene):
     copy = runtime("rm-1")
     [job] = copy["spec"]["template"]["spec"]["replicatedJobs"]
-    job["template"]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    job["template"]["spec"]["template"]["spec"]["containers"][0]["resources"] = {
+        "limits": {"cpu": "1", "memory": "1Gi"}
+    }
     scene.cluster.create(TRAINING_RUNTIMES, copy)
     scene.cluster.create(TRAIN_JOBS, train_job("rm-1", trainer={"resourcesPerNode": {"limits": {"cpu": "2"}}}))
     scene.settle()
@@ -201,7 +207,15 @@ def test_the_default_runtime_is_installed_unmodified_and_exempt_from_validation(
 class TestNames:
     @pytest.mark.parametrize(
         ("length", "nodes", "runs"),
-        [(46, 1000, True), (47, 10, True), (48, 10, True), (47, 1000, False), (49, 10, False), (52, 2, False), (62, 2, False)],
+        [
+            (46, 1000, True),
+            (47, 10, True),
+            (48, 10, True),
+            (47, 1000, False),
+            (49, 10, False),
+            (52, 2, False),
+            (62, 2, False),
+        ],
     )
     def test_a_name_too_long_for_its_pods_leaves_the_trainjob_suspended_for_ever(self, scene, length, nodes, runs):
         name = "n" * length
@@ -259,9 +273,7 @@ class TestTheDefaulter:
     def test_an_unchanged_entry_keeps_its_time_at_an_update(self, scene):
         made = self.create(scene, runtimePatches=[PATCH])
         scene.advance(60)
-        again = scene.cluster.patch(
-            TRAIN_JOBS, "df-1", {"spec": {"runtimePatches": [PATCH]}}, NAMESPACE
-        )
+        again = scene.cluster.patch(TRAIN_JOBS, "df-1", {"spec": {"runtimePatches": [PATCH]}}, NAMESPACE)
         assert again["spec"]["runtimePatches"][0]["time"] == made["spec"]["runtimePatches"][0]["time"]
 
     @pytest.mark.parametrize(
@@ -269,7 +281,10 @@ class TestTheDefaulter:
         [
             (
                 {"trainer": {"numNodes": 2**31}},
-                "json: cannot unmarshal number 2147483648 into Go struct field Trainer.spec.trainer.numNodes of type int32",
+                (
+                    "json: cannot unmarshal number 2147483648 into Go struct field "
+                    "Trainer.spec.trainer.numNodes of type int32"
+                ),
             ),
             (
                 {"trainer": {"numNodes": "2"}},
@@ -318,7 +333,8 @@ class TestTheValidator:
     def test_an_absent_runtime(self, scene):
         said = self.refusal(scene, train_job("ab-1"))
         assert said == (
-            'spec.runtimeRef: Invalid value: {"name":"ab-1","apiGroup":"trainer.kubeflow.org","kind":"TrainingRuntime"}: '
+            "spec.runtimeRef: Invalid value: "
+            '{"name":"ab-1","apiGroup":"trainer.kubeflow.org","kind":"TrainingRuntime"}: '
             'TrainingRuntime.trainer.kubeflow.org "ab-1" not found: '
             "specified trainingRuntime must be created before the TrainJob is created"
         )

@@ -1,4 +1,6 @@
-"""Containers as local processes, on the system's clock: exit codes, signals, output, environment, volumes, names, leftovers."""
+"""Containers as local processes, on the system's clock: exit codes, signals, output, environment, volumes, names,
+leftovers.
+"""
 
 import threading
 import time
@@ -6,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.embedded.scene import NAMESPACE, runtime, train_job
 
 from dispatch_kubeflow.backend.embedded import Cluster, ProcessKubelet
 from dispatch_kubeflow.backend.embedded.controllers.kinds import PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from dispatch_kubeflow.backend.embedded.pods import LogQuery
+from tests.embedded.scene import NAMESPACE, runtime, train_job
 
 
 class Machine:
@@ -27,7 +29,9 @@ class Machine:
             end = time.monotonic() + seconds
             while not (found := look()):
                 changed.clear()
-                assert changed.wait(max(0.0, min(0.5, end - time.monotonic()))) or time.monotonic() < end, "waited in vain"
+                assert changed.wait(max(0.0, min(0.5, end - time.monotonic()))) or time.monotonic() < end, (
+                    "waited in vain"
+                )
                 for _ in subscription.drain():
                     pass
             return found
@@ -97,13 +101,22 @@ def test_a_program_that_is_not_there_ends_its_container_with_128(shared):
 
 
 def test_without_a_command_a_container_cannot_be_created(shared):
-    shared.cluster.create(PODS, {"metadata": {"name": "idle", "namespace": NAMESPACE}, "spec": {"containers": [{"name": "node", "image": "x"}]}})
+    shared.cluster.create(
+        PODS,
+        {
+            "metadata": {"name": "idle", "namespace": NAMESPACE},
+            "spec": {"containers": [{"name": "node", "image": "x"}]},
+        },
+    )
     waits = shared.until(lambda: waiting(shared, "idle"))
     assert waits["reason"] == "CreateContainerError"
 
 
 def test_a_pod_with_init_containers_is_refused_not_half_run(shared):
-    spec = {"containers": [{"name": "node", "image": "x", "command": ["true"]}], "initContainers": [{"name": "i", "image": "x"}]}
+    spec = {
+        "containers": [{"name": "node", "image": "x", "command": ["true"]}],
+        "initContainers": [{"name": "i", "image": "x"}],
+    }
     shared.cluster.create(PODS, {"metadata": {"name": "init", "namespace": NAMESPACE}, "spec": spec})
     assert shared.until(lambda: waiting(shared, "init"))["message"] == "initContainers are not run as processes"
 
@@ -123,17 +136,26 @@ def test_both_streams_are_kept_in_order_with_their_times(shared):
 
 
 def test_a_log_is_followed_until_the_container_ends(shared):
-    pod = shared.pod("sh", "-c", "echo first; read line < /dev/stdin; sleep 0.2; echo last", name="follow", wait="running")
+    pod = shared.pod(
+        "sh", "-c", "echo first; read line < /dev/stdin; sleep 0.2; echo last", name="follow", wait="running"
+    )
     assert shared.log(pod, follow=True) == b"first\nlast\n"
 
 
 def test_a_log_of_a_pod_that_has_not_started_is_refused(shared):
     from dispatch_kubeflow.backend.embedded.errors import ApiError
 
-    pod = {"metadata": {"name": "x", "namespace": NAMESPACE, "uid": "none"}, "spec": {"nodeName": "node-0"}, "status": {}}
+    pod = {
+        "metadata": {"name": "x", "namespace": NAMESPACE, "uid": "none"},
+        "spec": {"nodeName": "node-0"},
+        "status": {},
+    }
     with pytest.raises(ApiError) as caught:
         shared.log(pod)
-    assert (caught.value.status, caught.value.message) == (400, 'container "node" in pod "x" is waiting to start: ContainerCreating')
+    assert (caught.value.status, caught.value.message) == (
+        400,
+        'container "node" in pod "x" is waiting to start: ContainerCreating',
+    )
 
 
 def test_the_environment_is_the_containers_own(shared, monkeypatch):
@@ -183,7 +205,14 @@ def test_a_claim_is_one_folder_for_all_and_an_empty_dir_the_pods_own(shared):
     ]
     common = {"volumes": volumes, "volumeMounts": mounts, "env": env}
     shared.pod("sh", "-c", "echo step-7 > $CHECKPOINT; echo x > $0/mine", args=["/scratch"], name="writer", **common)
-    reader = shared.pod("sh", "-c", "cat $CHECKPOINT; ls $0; echo $NEAR $CONFIG; basename $DEEP", args=["/scratch"], name="reader", **common)
+    reader = shared.pod(
+        "sh",
+        "-c",
+        "cat $CHECKPOINT; ls $0; echo $NEAR $CONFIG; basename $DEEP",
+        args=["/scratch"],
+        name="reader",
+        **common,
+    )
     assert shared.log(reader) == b"step-7\n/checkpointsX /config/x\nsub\n"
 
 
@@ -292,19 +321,30 @@ def test_the_next_generation_of_a_name_gets_another_address(tmp_path):
 
 def test_two_living_pods_of_one_name_have_an_address_each(tmp_path):
     with machine(tmp_path) as found:
-        pods = [found.pod("sleep", "300", name=f"t{index}", wait="running", hostname="h", subdomain="s") for index in range(2)]
+        pods = [
+            found.pod("sleep", "300", name=f"t{index}", wait="running", hostname="h", subdomain="s")
+            for index in range(2)
+        ]
         assert len({pod["status"]["podIP"] for pod in pods}) == 2
 
 
 def test_names_of_other_services_and_other_text_are_left_alone(tmp_path):
     with machine(tmp_path) as found:
-        values = {"SELF": "h.s", "FULL": "tcp://h.s.team-a.svc.cluster.local:5", "OTHER": "h.other", "ELSE": "h.s.team-b", "TEXT": "see h.s now"}
+        values = {
+            "SELF": "h.s",
+            "FULL": "tcp://h.s.team-a.svc.cluster.local:5",
+            "OTHER": "h.other",
+            "ELSE": "h.s.team-b",
+            "TEXT": "see h.s now",
+        }
         env = [{"name": name, "value": value} for name, value in values.items()]
         pod = found.pod("env", name="names", env=env, hostname="h", subdomain="s")
         lines = dict(line.split("=", 1) for line in found.log(pod).decode().splitlines())
         address = pod["status"]["podIP"]
         assert (lines["SELF"], lines["FULL"]) == (address, f"tcp://{address}:5")
-        assert {name: lines[name] for name in ("OTHER", "ELSE", "TEXT")} == {name: values[name] for name in ("OTHER", "ELSE", "TEXT")}
+        assert {name: lines[name] for name in ("OTHER", "ELSE", "TEXT")} == {
+            name: values[name] for name in ("OTHER", "ELSE", "TEXT")
+        }
 
 
 def test_nothing_is_left_when_the_cluster_stops():

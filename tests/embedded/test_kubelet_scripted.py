@@ -1,18 +1,21 @@
 """Scripts, logs and ground truth on virtual time."""
 
 import pytest
-from tests.embedded.scene import NAMESPACE, Scene
 
 from dispatch_kubeflow.backend.embedded.controllers.kinds import PODS
 from dispatch_kubeflow.backend.embedded.errors import ApiError
 from dispatch_kubeflow.backend.embedded.kubelet import Script
 from dispatch_kubeflow.backend.embedded.kubelet.scripted import by_command
 from dispatch_kubeflow.backend.embedded.pods import LogQuery
+from tests.embedded.scene import NAMESPACE, Scene
 
 
 def pod(scene, name="p", containers=("node",), **spec):
     made = [{"name": container, "image": "x:y", "command": ["x"]} for container in containers]
-    body = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"restartPolicy": "Never", "containers": made, **spec}}
+    body = {
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"restartPolicy": "Never", "containers": made, **spec},
+    }
     scene.cluster.create(PODS, body)
     scene.settle()
     return scene.get(PODS, name)

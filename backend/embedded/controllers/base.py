@@ -1,4 +1,5 @@
-"""Why: every controller is the same machine (events make keys dirty, a dirty key is reconciled, a failure is retried later) on one thread.
+"""Every controller is the same machine (events make keys dirty, a dirty key is reconciled, a failure is retried later)
+on one thread.
 
 Nothing here polls or sleeps: a cluster at rest costs nothing, and a given order of events always gives the same writes.
 """

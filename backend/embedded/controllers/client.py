@@ -1,4 +1,6 @@
-"""Why: controllers write as requests do, webhooks and refusals included, but in process; this is their thin way to the store."""
+"""Controllers write as requests do, webhooks and refusals included, but in process; this is their thin way to the
+store.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Why: deleting a TrainJob deletes nothing else by itself; the collector does, later, and can be stopped for good by a webhook.
+"""Deleting a TrainJob deletes nothing else by itself; the collector does, later, and can be stopped for good by a
+webhook.
 
 Owners are what an object's `ownerReferences` name by UID. An object whose owners are all gone is deleted; foreground
 deletion waits for the dependents that block it; orphaning takes the references off first.
@@ -37,9 +38,9 @@ class Collector(Controller):
             self._went(change)
             return
         finalizers = metadata.get("finalizers") or ()
-        if "deletionTimestamp" in metadata and (FOREGROUND in finalizers or ORPHAN in finalizers):
-            self.enqueue(metadata["uid"])
-        elif metadata.get("ownerReferences") and _owners_changed(change):
+        if ("deletionTimestamp" in metadata and (FOREGROUND in finalizers or ORPHAN in finalizers)) or (
+            metadata.get("ownerReferences") and _owners_changed(change)
+        ):
             self.enqueue(metadata["uid"])
 
     def _went(self, change: Change) -> None:

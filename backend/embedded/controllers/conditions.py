@@ -1,4 +1,6 @@
-"""Why: TrainJob, JobSet, Job, pod and Node conditions differ in small ways that a reader of them relies on; they are set here, once."""
+"""TrainJob, JobSet, Job, pod and Node conditions differ in small ways that a reader of them relies on; they are set
+here, once.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,11 @@ def find(status: Mapping[str, Any] | None, kind: str) -> Object | None:
     return None
 
 
+def need(status: Mapping[str, Any], kind: str) -> Object:
+    """The condition of that type, which is known to be there."""
+    return next(condition for condition in status["conditions"] if condition["type"] == kind)
+
+
 def is_true(status: Mapping[str, Any] | None, kind: str) -> bool:
     """Whether the condition of that type is True."""
     condition = find(status, kind)
@@ -35,7 +42,9 @@ def is_true(status: Mapping[str, Any] | None, kind: str) -> bool:
 
 
 def put(status: Object, kind: str, value: str, reason: str, message: str, moment: str) -> bool:
-    """Set a condition as apimachinery's SetStatusCondition does: the time moves only with the status. True when anything changed."""
+    """Set a condition as apimachinery's SetStatusCondition does: the time moves only with the status. True when
+    anything changed.
+    """
     old = find(status, kind)
     new = {"type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": moment}
     if old is not None and old["status"] == value:
@@ -47,7 +56,9 @@ def put(status: Object, kind: str, value: str, reason: str, message: str, moment
 
 
 def put_pod(status: Object, kind: str, value: str, moment: str, reason: str = "", message: str = "") -> bool:
-    """Set a pod condition (it has `lastProbeTime`, and no reason or message where there is none). True when anything changed."""
+    """Set a pod condition (it has `lastProbeTime`, and no reason or message where there is none). True when anything
+    changed.
+    """
     old = find(status, kind)
     new: Object = {"lastProbeTime": None, "lastTransitionTime": moment, "status": value, "type": kind}
     if reason:

@@ -1,4 +1,6 @@
-"""Why: a webhook reads an object into Go types before any schema is looked at, and refuses what does not fit with a 400 in Go's words."""
+"""A webhook reads an object into Go types before any schema is looked at, and refuses what does not fit with a 400
+in Go's words.
+"""
 
 from __future__ import annotations
 

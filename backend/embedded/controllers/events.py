@@ -1,4 +1,6 @@
-"""Why: some endings leave no condition, only an event; they are written as Kubernetes' recorder writes them, repeats counted."""
+"""Some endings leave no condition, only an event; they are written as Kubernetes' recorder writes them, repeats
+counted.
+"""
 
 from __future__ import annotations
 

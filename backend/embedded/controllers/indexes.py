@@ -1,4 +1,4 @@
-"""Why: an Indexed Job remembers in one string (`0,2-4`) which indexes are done; what it forgets is trained twice."""
+"""An Indexed Job remembers in one string (`0,2-4`) which indexes are done; what it forgets is trained twice."""
 
 from __future__ import annotations
 

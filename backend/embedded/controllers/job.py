@@ -1,7 +1,8 @@
-"""Why: whether two generations of pods can overlap, and when a failure is told, is decided by the Job controller, not by Trainer.
+"""Whether two generations of pods can overlap, and when a failure is told, is decided by the Job controller, not by
+Trainer.
 
-As Kubernetes 1.36, Indexed mode: a hold takes the finalizer off before it deletes, so held pods never count; a failure is
-`FailureTarget` first and `Failed` only when nothing terminates; `Succeeded` indexes are never run again.
+As Kubernetes 1.36, Indexed mode: a hold takes the finalizer off before it deletes, so held pods never count; a failure
+is `FailureTarget` first and `Failed` only when nothing terminates; `Succeeded` indexes are never run again.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Job(Controller):
             if owner is None or owner["kind"] != "Job":
                 return
             job = self.world.view.get(JOBS, change.place[0], owner["name"])
-            if job is not None and job["metadata"]["uid"] == owner["uid"]:
+            if job is not None and job["metadata"]["uid"] != owner["uid"]:
+                job = None
+            if job is not None:
                 self.enqueue((JOBS.plural, change.place[0], owner["name"]), self.batch_period)
             if change.type != "DELETED" and job_pods.tracked(change.obj):
                 self._look_after_orphan(change.obj, job)
@@ -85,10 +88,7 @@ class Job(Controller):
         self.enqueue((JOBS.plural, *change.place), self.batch_period if same else 0.0)
 
     def _look_after_orphan(self, pod: Object, job: Object | None) -> None:
-        owner = controller_of(pod)
-        assert owner is not None
-        gone = job is None or job["metadata"]["uid"] != owner["uid"]
-        if gone or (job is not None and _finished(job["status"])):
+        if job is None or _finished(job["status"]):
             self.enqueue((PODS.plural, pod["metadata"]["uid"]))
 
     def reconcile(self, key: tuple[str, ...]) -> None:
@@ -164,9 +164,7 @@ class Job(Controller):
         for pod in step.pods:
             if job_pods.active(pod):
                 self.world.api.delete(PODS, pod, manager=MANAGER)
-                self._recorder.event(
-                    step.job, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}"
-                )
+                self._recorder.event(step.job, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
                 step.status["terminating"] += 1
             if pod not in step.counted and job_pods.tracked(pod):
                 step.failures += 1
@@ -186,9 +184,7 @@ class Job(Controller):
         if missing > 0 and not self._backing_off(place, step):
             for number in self._free(step, missing):
                 pod = self.world.api.create(PODS, job_pods.build_pod(step.job, number), MANAGER)
-                self._recorder.event(
-                    step.job, "Normal", "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}"
-                )
+                self._recorder.event(step.job, "Normal", "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
                 step.active += 1
         elif missing < 0:
             self._remove(step, sorted(filter(job_pods.active, step.pods), key=job_pods.index)[wanted:])
@@ -272,7 +268,7 @@ class Job(Controller):
         status = step.status
         if step.finish is None or status["terminating"] or status["ready"]:
             return None
-        interim, final, reason, message = step.finish
+        _, final, reason, message = step.finish
         _condition(status, final, "True", reason, message, self.world.now())
         if final == "Complete":
             status["completionTime"] = self.world.now()

@@ -1,4 +1,6 @@
-"""Why: which pods of a Job count as active, ending, failed or done decides everything the Job controller does; the tests of it stand here."""
+"""Which pods of a Job count as active, ending, failed or done decides everything the Job controller does; the tests
+of it stand here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Why: between TrainJob and Job stands the JobSet: it creates the Jobs, suspends and resumes them, and decides what a failure means.
+"""Between TrainJob and Job stands the JobSet: it creates the Jobs, suspends and resumes them, and decides what a
+failure means.
 
 As JobSet 0.12: failures are looked at before suspension, `Suspended` is set before any pod is gone, a finished JobSet
 keeps its finished Jobs, a terminating one is looked at no more.
@@ -92,8 +93,7 @@ class JobSet(Controller):
         seconds = jobset["spec"].get("ttlSecondsAfterFinished")
         if seconds is None:
             return
-        end = conditions.find(status, "Completed") or conditions.find(status, "Failed")
-        assert end is not None
+        end = conditions.need(status, status["terminalState"])
         since = (self.world.clock.now() - conditions.parse_stamp(end["lastTransitionTime"])).total_seconds()
         if since < seconds:
             self.enqueue((jobset["metadata"]["namespace"], jobset["metadata"]["name"]), seconds - since)
@@ -129,9 +129,9 @@ class JobSet(Controller):
     def _create(self, jobset: Object, status: Object, jobs: list[Object]) -> None:
         namespace = jobset["metadata"]["namespace"]
         present = {job["metadata"]["name"] for job in jobs}
-        if (jobset["spec"].get("network") or {}).get("enableDNSHostnames", True):
-            if self.world.view.get(SERVICES, namespace, subdomain(jobset)) is None:
-                self.world.api.create(SERVICES, build_service(jobset), MANAGER)
+        named = (jobset["spec"].get("network") or {}).get("enableDNSHostnames", True)
+        if named and self.world.view.get(SERVICES, namespace, subdomain(jobset)) is None:
+            self.world.api.create(SERVICES, build_service(jobset), MANAGER)
         for replicated in jobset["spec"]["replicatedJobs"]:
             if not _may_start(replicated, status):
                 continue
@@ -215,8 +215,8 @@ def _succeeded(jobset: Object, current: list[Object]) -> bool:
     matched = [job for job in done if job["metadata"]["labels"][REPLICATED_JOB] in targets]
     if policy["operator"] == "Any":
         return bool(matched)
-    wanted = sum(job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"] if job["name"] in targets)
-    return len(matched) == wanted
+    replicas = [job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"] if job["name"] in targets]
+    return bool(len(matched) == sum(replicas))
 
 
 def _may_start(replicated: Object, status: Object) -> bool:
@@ -229,15 +229,12 @@ def _may_start(replicated: Object, status: Object) -> bool:
 
 
 def _failed_at(job: Object) -> str:
-    failure = conditions.find(job["status"], "Failed")
-    assert failure is not None
-    moment: str = failure["lastTransitionTime"]
+    moment: str = conditions.need(job["status"], "Failed")["lastTransitionTime"]
     return moment
 
 
 def _action(policy: Object, job: Object) -> str:
-    failure = conditions.find(job["status"], "Failed")
-    assert failure is not None
+    failure = conditions.need(job["status"], "Failed")
     for rule in policy.get("rules") or ():
         reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
         patterns = rule.get("onJobFailureMessagePatterns")

@@ -1,4 +1,4 @@
-"""Why: the Jobs of a JobSet carry the labels by which a job's pods are found; they are built here, purely."""
+"""The Jobs of a JobSet carry the labels by which a job's pods are found; they are built here, purely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why: JobSet's webhooks complete a JobSet and refuse what would break later; Trainer meets their 422 where nobody looks.
+"""JobSet's webhooks complete a JobSet and refuse what would break later; Trainer meets their 422 where nobody looks.
 
 Pure functions. A JobSet they refuse leaves its TrainJob `Suspended` for ever, with one Warning event to tell.
 """

@@ -1,4 +1,4 @@
-"""Why: the controllers touch kinds that the adapter never asks for; they are named here, beside the adapter's own."""
+"""The controllers touch kinds that the adapter never asks for; they are named here, beside the adapter's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Why: all controllers of a cluster run on one thread, in an order that a test can repeat; this is that thread's work, step by step."""
+"""All controllers of a cluster run on one thread, in an order that a test can repeat; this is that thread's work,
+step by step.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Restless(RuntimeError):
 
 
 class Manager:
-    """The pump: events into the view and the controllers, due timers, one key at a time of the first controller that has one."""
+    """The pump: events into the view and the controllers, due timers, one key at a time of the first controller that
+    has one.
+    """
 
     def __init__(self, store: Store, clock: Clock, chance: Any) -> None:
         self.clock = clock

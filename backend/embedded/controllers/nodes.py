@@ -1,7 +1,9 @@
-"""Why: a Node that falls silent is the one case in which nobody knows whether a pod still runs; what Kubernetes then does must be exact.
+"""A Node that falls silent is the one case in which nobody knows whether a pod still runs; what Kubernetes then does
+must be exact.
 
 Three controllers of kube-controller-manager: node lifecycle (silence to `Unknown` and taints), taint eviction
-(`DeletionByTaintManager`, then a pod that stays), and PodGC (phase `Failed` written by no kubelet, then a forced deletion).
+(`DeletionByTaintManager`, then a pod that stays), and PodGC (phase `Failed` written by no kubelet, then a forced
+deletion).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why: the scheduler adds quantities up, and Trainer's webhook writes them back in Kubernetes' canonical form."""
+"""The scheduler adds quantities up, and Trainer's webhook writes them back in Kubernetes' canonical form."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ def _parse(text: str) -> tuple[Decimal, str]:
     return number, "decimal"
 
 
-def value(quantity: str | int | float) -> Decimal:
+def value(quantity: str | float) -> Decimal:
     """The amount a quantity stands for; raises QuantityError."""
     return _parse(str(quantity))[0]
 
 
 @lru_cache(maxsize=4096)
-def canonical(quantity: str | int | float) -> str:
-    """The form in which Kubernetes writes a quantity: `1000m` is `1`, `0.5` is `500m`, `1.5Gi` is `1536Mi`; raises QuantityError."""
+def canonical(quantity: str | float) -> str:
+    """The form in which Kubernetes writes a quantity: `1000m` is `1`, `0.5` is `500m`, `1.5Gi` is `1536Mi`; raises
+    QuantityError.
+    """
     amount, form = _parse(str(quantity))
     if form == "binary" and abs(amount) >= 1024:
         return _binary(amount)

@@ -1,4 +1,6 @@
-"""Why: a pod that finds no Node waits for ever and a pod that is preempted ends as a failure; both must look as the scheduler makes them look."""
+"""A pod that finds no Node waits for ever and a pod that is preempted ends as a failure; both must look as the
+scheduler makes them look.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Why: controllers act later (deadlines, back-offs, grace periods) without a thread or a poll; one heap on the cluster's clock does it."""
+"""Controllers act later (deadlines, back-offs, grace periods) without a thread or a poll; one heap on the cluster's
+clock does it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Timer:
 
 
 class Timers:
-    """Actions in the order of their time; equal times in the order they were asked for. `changed` is called when a new one is the first."""
+    """Actions in the order of their time; equal times in the order they were asked for. `changed` is called when a
+    new one is the first.
+    """
 
     def __init__(self, clock: Monotonic, changed: Callable[[], None]) -> None:
         self._clock = clock

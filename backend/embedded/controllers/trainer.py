@@ -1,8 +1,9 @@
-"""Why: the TrainJob's status is what a supervisor reads first; Trainer 2.3.0's way of writing it, its faults included, is kept here.
+"""The TrainJob's status is what a supervisor reads first; Trainer 2.3.0's way of writing it, its faults included, is
+kept here.
 
-Kept on purpose: `Suspended` is written before anything is suspended; `Failed` is dropped and recomputed from the JobSet,
-which is found by its name alone; a JobSet that is gone under a failed TrainJob is made anew; a deletion that fails after
-the deadline is never tried again.
+Kept on purpose: `Suspended` is written before anything is suspended; `Failed` is dropped and recomputed from the
+JobSet, which is found by its name alone; a JobSet that is gone under a failed TrainJob is made anew; a deletion that
+fails after the deadline is never tried again.
 """
 
 from __future__ import annotations
@@ -150,12 +151,15 @@ class Trainer(Controller):
         owner = controller_of(live)
         if owner is not None and owner["uid"] != job["metadata"]["uid"]:
             both = [*live["metadata"]["ownerReferences"], *wanted["metadata"]["ownerReferences"]]
-            fault = "Only one reference can have Controller set to true."
+            fault = (
+                "Only one reference can have Controller set to true. "
+                f'Found "true" in references for TrainJob/{name} and TrainJob/{name}'
+            )
             raise invalid(
                 JOB_SETS.group,
                 JOB_SETS.kind,
                 name,
-                [invalid_value("metadata.ownerReferences", both, f"{fault} Found true in references for TrainJob/{name}")],
+                [invalid_value("metadata.ownerReferences", both, fault)],
             )
         self._apply_over(live, wanted)
 

@@ -1,4 +1,6 @@
-"""Why: what Trainer makes of a TrainJob and its runtime is the ground on which the adapter's expectations stand; it is built here, purely."""
+"""What Trainer makes of a TrainJob and its runtime is the ground on which the adapter's expectations stand; it is
+built here, purely.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Why: a TrainJob is changed and judged by Trainer's webhooks at every write; their 400s and 403s are what a caller meets first.
+"""A TrainJob is changed and judged by Trainer's webhooks at every write; their 400s and 403s are what a caller meets
+first.
 
 Pure functions: the caller gives the runtime and the JobSet as Trainer's cache holds them.
 """
@@ -93,7 +94,10 @@ def aggregate(faults: list[str]) -> str:
 
 def _runtime_missing(reference: Object, kind: str) -> str:
     shown = {field: reference[field] for field in ("name", "apiGroup", "kind") if field in reference}
-    path, words = ("runtimeRef", "trainingRuntime") if kind == "TrainingRuntime" else ("RuntimeRef", "clusterTrainingRuntime")
+    # The two paths are spelt differently in Trainer too.
+    path, words = "RuntimeRef", "clusterTrainingRuntime"
+    if kind == "TrainingRuntime":
+        path, words = "runtimeRef", "trainingRuntime"
     absent = f"{kind}.{GROUP} {json.dumps(reference['name'])} not found"
     return (
         f"spec.{path}: Invalid value: {compact(shown)}: {absent}: "
@@ -120,10 +124,8 @@ def _reserved(new: Object, runtime: Object) -> list[str]:
     used = sorted({variable["name"] for variable in env} & set(reserved))
     if not used:
         return []
-    return [
-        f"spec.trainer.env: Invalid value: {compact(env)}: "
-        f"must not have reserved envs, invalid envs configured: [{' '.join(used)}]"
-    ]
+    what = f"must not have reserved envs, invalid envs configured: [{' '.join(used)}]"
+    return [f"spec.trainer.env: Invalid value: {compact(env)}: {what}"]
 
 
 def _initializers(new: Object, runtime: Object) -> list[str]:
@@ -174,7 +176,8 @@ def _patch_targets(new: Object, runtime: Object) -> list[str]:
     for patch in patches:
         template = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
         for job in (template.get("spec") or {}).get("replicatedJobs") or ():
-            faults += [f"spec.runtimePatches: Invalid value: {compact(patches)}: {what}" for what in _job_faults(job, names)]
+            told = f"spec.runtimePatches: Invalid value: {compact(patches)}: "
+            faults += [told + what for what in _job_faults(job, names)]
     return faults
 
 

@@ -1,4 +1,5 @@
-"""Why: controllers ask "whose is this" far more often than anything changes, so one informer cache with indexes serves them all.
+"""Controllers ask "whose is this" far more often than anything changes, so one informer cache with indexes serves them
+all.
 
 Objects in it are the store's own: they are read, never changed.
 """
@@ -19,7 +20,9 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One event as the controllers see it. `obj` is the object after it (for `DELETED` the last state), `old` the one before."""
+    """One event as the controllers see it. `obj` is the object after it (for `DELETED` the last state), `old` the
+    one before.
+    """
 
     type: str
     resource: Resource

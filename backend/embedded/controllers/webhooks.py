@@ -1,14 +1,14 @@
-"""Why: webhooks judge with their controller's eyes: its cache may be behind, and while it is down nothing can be written."""
+"""Webhooks judge with their controller's eyes: its cache may be behind, and while it is down nothing can be written."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from dispatch_kubeflow.backend.embedded.admission import Admission, Denial, Review
 from dispatch_kubeflow.backend.embedded.controllers import jobset_webhook, trainer_webhook
 from dispatch_kubeflow.backend.embedded.controllers.base import World
-from dispatch_kubeflow.backend.embedded.controllers.kinds import JOB_SETS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES, Resource
 from dispatch_kubeflow.backend.embedded.controllers.kinds import CLUSTER_TRAINING_RUNTIMES as CLUSTER_RUNTIMES
+from dispatch_kubeflow.backend.embedded.controllers.kinds import JOB_SETS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES, Resource
 from dispatch_kubeflow.backend.embedded.controllers.trainer import RUNTIMES
 
 Object = dict[str, Any]
@@ -42,12 +42,10 @@ class TrainerWebhooks:
         self._known = frozenset(runtime["metadata"]["uid"] for runtime in present) if blind else None
 
     def _default(self, review: Review) -> Answer:
-        assert review.new is not None
-        return trainer_webhook.default_train_job(review.new, review.old, self._world.now())
+        return trainer_webhook.default_train_job(_new(review), review.old, self._world.now())
 
     def _validate(self, review: Review) -> Answer:
-        new = review.new
-        assert new is not None
+        new = _new(review)
         jobset = self._world.api.get(JOB_SETS, review.namespace or "", review.name)
         return trainer_webhook.validate_train_job(new, review.old, self._runtime(new), jobset)
 
@@ -63,8 +61,7 @@ class TrainerWebhooks:
         return runtime
 
     def _validate_runtime(self, review: Review) -> Answer:
-        assert review.new is not None
-        return trainer_webhook.validate_runtime(review.new, review.old)
+        return trainer_webhook.validate_runtime(_new(review), review.old)
 
 
 class JobSetWebhooks:
@@ -76,18 +73,20 @@ class JobSetWebhooks:
         admission.mutating(POD_MUTATOR, PODS, self._default_pod, operations=("CREATE",))
 
     def _default(self, review: Review) -> Answer:
-        assert review.new is not None
-        return jobset_webhook.default_jobset(review.new)
+        return jobset_webhook.default_jobset(_new(review))
 
     def _validate(self, review: Review) -> Answer:
-        assert review.new is not None
-        return jobset_webhook.validate_jobset(review.new, review.old)
+        return jobset_webhook.validate_jobset(_new(review), review.old)
 
     def _default_pod(self, review: Review) -> Answer:
-        pod = review.new
-        assert pod is not None
+        pod = _new(review)
         labels = pod["metadata"].get("labels") or {}
         if JOBSET_NAME not in labels:
             return None
         pod["metadata"]["labels"] = {**labels, PRIORITY: str(pod["spec"].get("priority", 0))}
         return pod
+
+
+def _new(review: Review) -> Object:
+    """The object under review: these webhooks are asked about creates and updates only, which have one."""
+    return cast("Object", review.new)

@@ -1,7 +1,7 @@
-"""Why: all kubelets of the cluster share one honest core: what really runs is kept apart from what has been reported.
+"""All kubelets of the cluster share one honest core: what really runs is kept apart from what has been reported.
 
-`runs` is ground truth, told to nobody through the API: a pod may be gone there while its container runs on, and a silent
-Node reports nothing. What a container is (a process, a script) is the subclass's business.
+`runs` is ground truth, told to nobody through the API: a pod may be gone there while its container runs on, and a
+silent Node reports nothing. What a container is (a process, a script) is the subclass's business.
 """
 
 from __future__ import annotations
@@ -280,9 +280,7 @@ class Kubelet(Controller):
         if sandbox.verdict and sandbox.over:
             status |= {**sandbox.verdict, "phase": "Failed"}
             message = sandbox.verdict["message"]
-            conditions.put_pod(
-                status, "DisruptionTarget", "True", self.world.now(), "TerminationByKubelet", message
-            )
+            conditions.put_pod(status, "DisruptionTarget", "True", self.world.now(), "TerminationByKubelet", message)
 
     def _delete(self, pod: Object) -> None:
         """The kubelet's final word: the object may go."""

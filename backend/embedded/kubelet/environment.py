@@ -1,7 +1,9 @@
-"""Why: a process must find in its environment and its arguments what the container would; this is how a pod's spec becomes both.
+"""A process must find in its environment and its arguments what the container would; this is how a pod's spec becomes
+both.
 
-Volumes are local folders, and there is no mount: a value of the environment, or an argument, that is a mount path or begins
-with one has the folder put in its place. A path that a program holds in its own code is not changed and does not exist.
+Volumes are local folders, and there is no mount: a value of the environment, or an argument, that is a mount path or
+begins with one has the folder put in its place. A path that a program holds in its own code is not changed and does not
+exist.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ class Mounts:
                 self._folders[mount["mountPath"].rstrip("/")] = folder
 
     def localised(self, text: str) -> str:
-        """`text` with the mount path that it is, or begins with, replaced by the folder; the longest such path counts."""
+        """`text` with the mount path that it is, or begins with, replaced by the folder; the longest such path
+        counts.
+        """
         for path in sorted(self._folders, key=len, reverse=True):
             if text == path or text.startswith(path + "/"):
                 return str(self._folders[path]) + text[len(path) :]
@@ -83,8 +87,10 @@ class Mounts:
 
 def _folder(root: Path, pod: Object, volume: Object) -> Path | None:
     if "persistentVolumeClaim" in volume:
-        claim = volume["persistentVolumeClaim"]["claimName"]
-        return root / "claims" / pod["metadata"]["namespace"] / claim
+        claim: str = volume["persistentVolumeClaim"]["claimName"]
+        namespace: str = pod["metadata"]["namespace"]
+        return root / "claims" / namespace / claim
     if "emptyDir" in volume:
-        return root / "pods" / pod["metadata"]["uid"] / "volumes" / volume["name"]
+        uid: str = pod["metadata"]["uid"]
+        return root / "pods" / uid / "volumes" / str(volume["name"])
     return None

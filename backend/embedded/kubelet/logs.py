@@ -1,4 +1,4 @@
-"""Why: output is evidence too; lines are kept as a container runtime keeps them and served as a kubelet serves them.
+"""Output is evidence too; lines are kept as a container runtime keeps them and served as a kubelet serves them.
 
 A line is stored with its time and stream, long ones in parts of 16 KiB as CRI does; reading joins the parts.
 """

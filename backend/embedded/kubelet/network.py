@@ -1,9 +1,11 @@
-"""Why: processes of one machine share one network, so each pod gets a loopback address of its own and names become addresses.
+"""Processes of one machine share one network, so each pod gets a loopback address of its own and names become
+addresses.
 
-Nothing is resolved: no `/etc/hosts` is written and no resolver runs. Instead the values of a pod's environment that name
-a pod of its own headless Service (`HOSTNAME.SUBDOMAIN`, with or without the cluster's suffix and a port) are rewritten to
-that pod's address before the process starts. Two limits follow. A process that builds such a name itself cannot resolve
-it. And a server that listens on all addresses, not on its pod's, takes its port from every pod of the machine.
+Nothing is resolved: no `/etc/hosts` is written and no resolver runs. Instead the values of a pod's environment that
+name a pod of its own headless Service (`HOSTNAME.SUBDOMAIN`, with or without the cluster's suffix and a port) are
+rewritten to that pod's address before the process starts. Two limits follow. A process that builds such a name itself
+cannot resolve it. And a server that listens on all addresses, not on its pod's, takes its port from every pod of the
+machine.
 """
 
 from __future__ import annotations

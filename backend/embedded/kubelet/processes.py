@@ -1,9 +1,11 @@
-"""Why: a demonstration that trains, and output, exit codes and signals that are real: a container's command runs as a local process.
+"""A demonstration that trains, and output, exit codes and signals that are real: a container's command runs as a local
+process.
 
 There are no images and no isolation: a process sees the machine's files and programs. `python` and `python3` mean the
-interpreter that runs the cluster. Every container leads a session of its own and carries its name in `EMBEDDED_CONTAINER`,
-by which whatever is left of it is found and killed when its first process ends. What is promised of names and mounts stands in `network` and
-`environment`. Only `containers` are run; a pod with `initContainers` is refused (`CreateContainerError`), not half run.
+interpreter that runs the cluster. Every container leads a session of its own and carries its name in
+`EMBEDDED_CONTAINER`, by which whatever is left of it is found and killed when its first process ends. What is promised
+of names and mounts stands in `network` and `environment`. Only `containers` are run; a pod with `initContainers` is
+refused (`CreateContainerError`), not half run.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from dispatch_kubeflow.backend.embedded.controllers.base import World
 from dispatch_kubeflow.backend.embedded.kubelet.base import Kubelet, Sandbox
@@ -112,16 +114,11 @@ class ProcessKubelet(Kubelet):
             words[0] = sys.executable
         return words
 
-    def _follow(
-        self, sandbox: Sandbox, container: ContainerState, process: subprocess.Popen[bytes], log: Log
-    ) -> None:
+    def _follow(self, sandbox: Sandbox, container: ContainerState, process: subprocess.Popen[bytes], log: Log) -> None:
         """In a thread of its own: keep what the process writes, and tell the pump how it ended."""
-        assert process.stdout is not None
-        assert process.stderr is not None
         with selectors.DefaultSelector() as selector:
             for pipe, stream in ((process.stdout, "stdout"), (process.stderr, "stderr")):
-                os.set_blocking(pipe.fileno(), False)
-                selector.register(pipe, selectors.EVENT_READ, _Splitter(stream))
+                selector.register(cast("IO[bytes]", pipe), selectors.EVENT_READ, _Splitter(stream))
             waiter = threading.Thread(target=self._reap, args=(process, f"{sandbox.uid}/{container.name}"), daemon=True)
             waiter.start()
             while selector.get_map():
@@ -135,17 +132,15 @@ class ProcessKubelet(Kubelet):
 
     def _read(self, selector: selectors.BaseSelector, key: selectors.SelectorKey, log: Log) -> None:
         splitter: _Splitter = key.data
-        pipe = key.fileobj
-        assert not isinstance(pipe, int)
-        chunk = os.read(pipe.fileno(), 65536)  # type: ignore[attr-defined]  # a pipe, which typeshed calls HasFileno
+        chunk = os.read(key.fd, 65536)
         now = self.world.clock.now()
         for line in splitter.lines(chunk):
             log.write(now, splitter.stream, line)
         if not chunk:
             if splitter.rest:
                 log.write(now, splitter.stream, splitter.rest, whole=False)
-            selector.unregister(pipe)
-            _close(pipe)
+            selector.unregister(key.fileobj)
+            cast("IO[bytes]", key.fileobj).close()
 
     def _reap(self, process: subprocess.Popen[bytes], mark: str) -> None:
         """When the first process of a container ends, so does all the rest of it: that closes the pipes."""
@@ -195,11 +190,6 @@ class _Splitter:
         """The lines that `chunk` completes."""
         *whole, self.rest = (self.rest + chunk).split(b"\n")
         return whole
-
-
-def _close(pipe: Any) -> None:
-    stream: IO[bytes] = pipe
-    stream.close()
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -1,4 +1,5 @@
-"""Why: hours of training, hangs, losses of memory and silent machines must be played in microseconds and in any order; a script does.
+"""Hours of training, hangs, losses of memory and silent machines must be played in microseconds and in any order; a
+script does.
 
 The scripted kubelet starts no process. A `Script` says what a container does on the cluster's clock; a plan gives each
 container of each pod its script.
@@ -71,7 +72,9 @@ def by_command(pod: Object, container: str) -> Script:
 
 
 class ScriptedKubelet(Kubelet):
-    """Plays scripts. `plan` is one Script for all, or a function of pod and container name; it may be replaced at any time."""
+    """Plays scripts. `plan` is one Script for all, or a function of pod and container name; it may be replaced at
+    any time.
+    """
 
     def __init__(self, plan: Plan | Script = by_command) -> None:
         super().__init__()
@@ -81,7 +84,7 @@ class ScriptedKubelet(Kubelet):
         self._logs: dict[tuple[str, str], Log] = {}
         self._addresses = itertools.count(2)
 
-    def address(self, pod: Object) -> str:
+    def address(self, pod: Object) -> str:  # noqa: ARG002  # each pod has another address, whatever it is
         """The next address of 10.0.0.0/8."""
         number = next(self._addresses)
         return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
@@ -135,7 +138,10 @@ class ScriptedKubelet(Kubelet):
         script = self._scripts[sandbox.uid, container.name]
         if script.stop_after is not None and not script.hang:
             self._after(
-                sandbox, container, script.stop_after, lambda: self.end(sandbox.uid, script.stop_exit, "", container.name)
+                sandbox,
+                container,
+                script.stop_after,
+                lambda: self.end(sandbox.uid, script.stop_exit, "", container.name),
             )
 
     def kill(self, sandbox: Sandbox, container: ContainerState) -> None:

@@ -1,4 +1,4 @@
-"""Why: a pod's status is the evidence of how it ended; it is composed here, purely, from what the kubelet knows."""
+"""A pod's status is the evidence of how it ended; it is composed here, purely, from what the kubelet knows."""
 
 from __future__ import annotations
 
