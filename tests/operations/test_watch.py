@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,7 +101,7 @@ def test_no_view_is_given_twice_in_a_row(world: World) -> None:
         backend.open(ref, ctx=soon())
         while seen[-1].objects[0].pods.running != 2:
             seen.append(next(views))
-    assert all(one != other for one, other in zip(seen, seen[1:], strict=False))
+    assert all(one != other for one, other in itertools.pairwise(seen))
 
 
 def test_many_watchers_share_one_stream_a_kind(world: World) -> None:
