@@ -21,7 +21,7 @@ Ended = Literal["deadline", "cancelled", "timeout"]
 """How a call ended early: its context's deadline, its context's cancellation, or the bound of one request."""
 
 # Waits that a cancellation cannot wake by itself (a name's look-up, a dial, a plugin) look up this often, in seconds.
-SLICE = 0.02
+SLICE = 0.01
 # The longest timeout handed to a socket, in seconds: an endless one would be refused by the C library.
 LONGEST = 86_400.0
 

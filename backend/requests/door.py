@@ -19,7 +19,7 @@ from .answers import WrongKind, failed, judge, refusal, wrong_kind
 from .call import Abandoned, Call, Pause
 from .http1 import AnswerCut, AnswerMalformed, Head, Reader, decoded, whole
 from .lists import PAGE, page_reader, paged
-from .logs import log_lines
+from .logs import LogLines
 from .reply import Failure, ListReply, LogReply, Reply
 from .request import Request
 from .resources import PODS, Resource
@@ -183,7 +183,7 @@ class Door:
         stream = self._stream(request, ctx, operation, math.inf if follow else self._timeout, math.inf)
         if isinstance(stream, Failure):
             return LogReply(failure=stream)
-        return LogReply(log_lines(request, stream))
+        return LogReply(LogLines(request, stream))
 
     def close(self) -> None:
         """Cancel what is under way and close every idle connection. Again: nothing."""

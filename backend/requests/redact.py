@@ -15,7 +15,8 @@ _SECRET_LISTS = ("args", "command")
 
 # `"value":"…"` of an environment variable, however often its quotes are escaped; Go's printing of structs as well.
 _ENV_VALUE = re.compile(
-    r'(?P<key>(?<!Invalid )(?<!Duplicate )(?<!Unsupported )\\*"?\b[vV]alue\\*"?\s*:\s*)(?P<quote>\\*")(?P<text>(?:(?!(?P=quote)).)*)(?P=quote)',
+    r'(?P<key>(?<!Invalid )(?<!Duplicate )(?<!Unsupported )\\*"?\b[vV]alue\\*"?\s*:\s*)'
+    r'(?P<quote>\\*")(?P<text>(?:(?!(?P=quote)).)*)(?P=quote)',
     re.DOTALL,
 )
 _GO_MAP_VALUE = re.compile(r"(?P<key>\bvalue:)(?P<text>[^\s\]\"<][^\]]*)(?=\])")

@@ -20,7 +20,6 @@ from dispatch_kubeflow.machine.rules import rulebook
 
 from .proxy import Plan
 from .test_faults import NEW, REQUESTS, ask
-from .upstream import answer
 
 SAMPLES = Path(__file__).parent / "http-answers.json"
 GET = REQUESTS["get"]
@@ -196,9 +195,24 @@ def test_the_code_decides_and_not_the_reason():
 
 # 2xx.
 
-BROKEN = [b"", b"null", b"[]", b"7", b"true", b'"text"', b"{}", b"<html>ok</html>", b'{"apiVersion":"trainer', b"\xff\xfe",
-          b'{"kind":"TrainJob"}', b"[" * 100_000, b'{"a":' * 100_000, b"ok\n", b'{"metadata":{"name":"a-1"}}',
-          b'{"apiVersion":"v1","kind":"Status","status":"Failure","metadata":{"name":"a-1"}}']  # fmt: skip
+BROKEN = [
+    b"",
+    b"null",
+    b"[]",
+    b"7",
+    b"true",
+    b'"text"',
+    b"{}",
+    b"<html>ok</html>",
+    b'{"apiVersion":"trainer',
+    b"\xff\xfe",
+    b'{"kind":"TrainJob"}',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"ok\n",
+    b'{"metadata":{"name":"a-1"}}',
+    b'{"apiVersion":"v1","kind":"Status","status":"Failure","metadata":{"name":"a-1"}}',
+]
 
 
 @pytest.mark.parametrize("body", BROKEN, ids=range(len(BROKEN)))
