@@ -1,0 +1,315 @@
+"""StopJob: everything of a job is seen gone, or what is left is named with the gravest reason."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from dispatch_kubeflow.backend.embedded import Script
+from dispatch_kubeflow.backend.operations.backend import Backend
+from dispatch_kubeflow.backend.requests.resources import (
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
+from dispatch_kubeflow.machine import Context, ErrOutcomeUnknown
+
+from .wire import Seen
+from .world import COPY, NAMESPACE, T_JOB, T_JOBS, World, cancelled, ended, refused, soon, start
+
+STOPPING = "dispatch_kubeflow.backend.operations.stop_job"
+
+
+@pytest.fixture
+def stuck(tmp_path: pathlib.Path) -> Iterator[World]:
+    """A cluster whose containers can't be stopped."""
+    made = World(tmp_path, Script(stop_after=None, hang=True))
+    yield made
+    made.close()
+
+
+def running(world: World, attempt: int = 1) -> Backend:
+    backend = world.backends[0] if world.backends else world.backend()
+    backend.open(start(backend, attempt=attempt), ctx=soon())
+    world.running(f"job-{attempt}")
+    world.wire.seen.clear()
+    return backend
+
+
+def orphaned(world: World) -> Backend:
+    """A JobSet whose TrainJob was deleted with its dependents orphaned; its Job and pods run on."""
+    backend = running(world)
+    world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE, propagation="Orphan")
+    for resource in (JOB_SETS, TRAINING_RUNTIMES, CONFIG_MAPS):
+        name = "job-1-runtime-snapshot" if resource is CONFIG_MAPS else "job-1"
+        world.until(lambda r=resource, n=name: "ownerReferences" not in world.get(r, n)["metadata"])  # type: ignore[misc]
+    return backend
+
+
+def deletes(world: World) -> list[Seen]:
+    return [each for each in world.wire.seen if each.method == "DELETE"]
+
+
+def test_a_running_job_is_deleted_and_seen_gone(world: World) -> None:
+    backend = running(world)
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+    assert [each.path.rpartition("/")[2] for each in deletes(world)] == ["job-1"]
+
+
+def test_a_job_that_is_not_there_is_a_success(world: World) -> None:
+    backend = world.backend()
+    backend.stop_job("job", ctx=soon())
+    assert len(world.requests()) == 5
+
+
+def test_every_attempt_is_stopped(world: World) -> None:
+    backend = running(world)
+    start(backend, attempt=2)
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+
+
+def test_another_job_is_left_alone(world: World) -> None:
+    backend = running(world)
+    start(backend, job="other")
+    backend.stop_job("job", ctx=soon())
+    assert world.names(TRAIN_JOBS) == ["other-1"]
+
+
+def test_orphans_are_deleted_with_their_copy_and_snapshot(world: World) -> None:
+    backend = orphaned(world)
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+    assert all(set(each.body["preconditions"]) == {"uid", "resourceVersion"} for each in deletes(world))
+
+
+def test_a_copy_alone_is_deleted(world: World) -> None:
+    backend = world.backend()
+    world.wire.lose_request("POST", T_JOBS)
+    with pytest.raises(ErrOutcomeUnknown):
+        start(backend)
+    backend._adapter.in_flight.of_job("job", frozenset({each.nonce for each in _marks(backend)}))
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+
+
+def _marks(backend: Backend) -> list[object]:
+    return list(backend._adapter.in_flight._marks.values())
+
+
+def test_an_attempt_in_flight_is_waited_for_and_stopped_when_it_comes(world: World) -> None:
+    backend = world.backend()
+    world.wire.lose_request("POST", T_JOBS)
+    with pytest.raises(ErrOutcomeUnknown):
+        start(backend)
+    (mark,) = _marks(backend)
+    with refused("stop.context-ended") as caught:
+        backend.stop_job("job", ctx=soon(0.7))
+    assert caught[0].details["left"] == ("job-1 (in flight)",)
+    backend._adapter.in_flight.answered(mark)  # type: ignore[arg-type]
+    backend.stop_job("job", ctx=soon())
+
+
+def test_an_attempt_that_appears_later_is_not_its_business(world: World) -> None:
+    backend = running(world)
+
+    def start_next(_: Seen) -> None:
+        threading.Thread(target=start, args=(other,), kwargs={"attempt": 2}).start()
+        world.until(lambda: world.get(TRAIN_JOBS, "job-2"))
+
+    other = world.backend()
+    world.wire.on("DELETE", T_JOB, before=start_next)
+    backend.stop_job("job", ctx=soon())
+    assert world.names(TRAIN_JOBS) == ["job-2"]
+
+
+def test_pods_that_do_not_end_are_waited_for_until_the_context_ends(stuck: World) -> None:
+    backend = running(stuck)
+    with refused("stop.context-ended") as caught:
+        backend.stop_job("job", ctx=soon(1.0))
+    assert sorted(each.split("?")[0].rpartition("/")[0].rpartition("/")[2] for each in caught[0].details["left"]) == [
+        "Pod",
+        "Pod",
+    ]
+
+
+def test_a_cancellation_while_it_waits_is_the_same_row(stuck: World) -> None:
+    backend = running(stuck)
+    ctx = Context.background()
+    threading.Timer(0.5, ctx.cancel).start()
+    with refused("stop.context-ended"):
+        backend.stop_job("job", ctx=ctx)
+
+
+def test_a_list_that_fails_ends_it_with_that_lists_row(world: World) -> None:
+    backend = running(world)
+    world.wire.refuse("GET", r"/pods\?", 403, "Forbidden", nth=2)
+    with refused("request.forbidden"):
+        backend.stop_job("job", ctx=soon())
+    assert len(deletes(world)) == 1
+
+
+def test_the_first_list_failing_stops_nothing(world: World) -> None:
+    backend = running(world)
+    world.wire.lose_request("GET", r"/trainjobs\?")
+    with refused("request.no-answer"):
+        backend.stop_job("job", ctx=soon())
+    assert deletes(world) == []
+
+
+def test_a_delete_without_an_answer_is_settled_by_the_next_lists(world: World) -> None:
+    backend = running(world)
+    world.wire.lose_answer("DELETE", T_JOB)
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+    assert len(deletes(world)) == 1
+
+
+def test_deletes_that_never_have_an_answer_are_unknown_and_name_what_is_left(world: World) -> None:
+    backend = running(world)
+    world.wire.lose_request("DELETE", T_JOB, times=99)
+    with refused("stop.left-unknown") as caught:
+        backend.stop_job("job", ctx=soon())
+    left = caught[0].details["left"]
+    assert any("/TrainJob/job-1?" in each for each in left)
+    assert any("/Pod/" in each for each in left)
+    assert any("/TrainJob/job-1?" in each for each in caught[0].details["failures"])
+    assert len(deletes(world)) == 3
+
+
+def test_what_may_not_be_deleted_is_not_waited_for(world: World) -> None:
+    backend = running(world)
+    world.wire.refuse("DELETE", T_JOB, 403, "Forbidden", times=99)
+    with refused("stop.left-denied") as caught:
+        backend.stop_job("job", ctx=soon())
+    assert len(deletes(world)) == 1
+    assert any("/TrainJob/job-1?" in each for each in caught[0].details["left"])
+
+
+def test_what_can_be_stopped_is_stopped_before_the_refusal_is_reported(world: World) -> None:
+    backend = running(world)
+    start(backend, attempt=2)
+    world.wire.refuse("DELETE", r"/trainjobs/job-1$", 403, "Forbidden", times=99)
+    with refused("stop.left-denied"):
+        backend.stop_job("job", ctx=soon())
+    assert world.names(TRAIN_JOBS) == ["job-1"]
+    assert world.names(JOB_SETS) == ["job-1"]
+
+
+def test_an_orphan_that_may_not_be_deleted_has_its_own_row(world: World) -> None:
+    backend = orphaned(world)
+    world.wire.refuse("DELETE", r"/jobsets/", 403, "Forbidden", times=99)
+    with refused("stop.orphan-denied", status=403) as caught:
+        backend.stop_job("job", ctx=soon())
+    assert any("/JobSet/job-1?" in each for each in caught[0].details["left"])
+    assert world.names(TRAINING_RUNTIMES) == []
+
+
+def test_a_delete_that_is_refused_otherwise_is_rejected(world: World) -> None:
+    backend = running(world)
+    world.wire.refuse("DELETE", T_JOB, 422, "Invalid", times=99)
+    with refused("stop.left-refused"):
+        backend.stop_job("job", ctx=soon())
+    assert len(deletes(world)) == 1
+
+
+def test_what_keeps_changing_is_left_after_eight_tries(world: World) -> None:
+    backend = running(world)
+    world.wire.refuse("DELETE", T_JOB, 409, "Conflict", times=99)
+    with refused("stop.left-refused"):
+        backend.stop_job("job", ctx=soon())
+    assert len(deletes(world)) == 8
+
+
+def test_a_conflict_is_read_again_and_then_deleted(world: World) -> None:
+    backend = running(world)
+    world.wire.refuse("DELETE", T_JOB, 409, "Conflict", times=2)
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+
+
+def test_the_gravest_of_what_is_left_is_raised(world: World) -> None:
+    backend = running(world)
+    start(backend, attempt=2)
+    world.wire.refuse("DELETE", r"/trainjobs/job-1$", 403, "Forbidden", times=99)
+    world.wire.lose_request("DELETE", r"/trainjobs/job-2$", times=99)
+    with refused("stop.left-unknown") as caught:
+        backend.stop_job("job", ctx=soon())
+    assert len(caught[0].details["failures"]) == 2
+
+
+def test_an_unanswered_delete_is_graver_than_the_end_of_the_context(world: World) -> None:
+    backend = running(world)
+    backend.close()
+    world.wire.lose_request("DELETE", T_JOB, times=99)
+    slow = world.backend(stop_poll=5.0)
+    with refused("stop.left-unknown"):
+        slow.stop_job("job", ctx=soon(0.7))
+
+
+def test_what_is_collecting_is_left_to_garbage_collection(world: World) -> None:
+    backend = running(world)
+    world.cluster.take_down("kube-controller-manager")
+    world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE)
+    with refused("stop.context-ended"):
+        backend.stop_job("job", ctx=soon(0.7))
+    assert deletes(world) == []
+
+
+def test_what_is_collecting_for_too_long_is_deleted_here(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{STOPPING}.COLLECTED_WITHIN", 0.2)
+    backend = running(world)
+    world.cluster.take_down("kube-controller-manager")
+    world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE)
+    with refused("stop.context-ended"):
+        backend.stop_job("job", ctx=soon(2.0))
+    assert {"JobSet", "TrainingRuntime"} <= {
+        {"jobsets": "JobSet", "trainingruntimes": "TrainingRuntime"}.get(each.path.split("/")[-2], "")
+        for each in deletes(world)
+    }
+    assert world.names(JOB_SETS) == []
+
+
+def test_a_snapshot_that_may_not_be_read_is_not_waited_for(world: World) -> None:
+    backend = running(world)
+    world.wire.refuse("GET", r"/configmaps/", 403, "Forbidden", times=99)
+    backend.stop_job("job", ctx=soon())
+    assert world.names(PODS) == []
+
+
+def test_a_snapshot_without_an_answer_ends_it(world: World) -> None:
+    backend = running(world)
+    world.wire.lose_request("GET", r"/configmaps/")
+    with refused("request.no-answer"):
+        backend.stop_job("job", ctx=soon())
+
+
+def test_a_copy_that_may_not_be_deleted_is_left(world: World) -> None:
+    backend = orphaned(world)
+    world.wire.refuse("DELETE", COPY, 403, "Forbidden", times=99)
+    with refused("stop.orphan-denied"):
+        backend.stop_job("job", ctx=soon())
+    assert world.names(JOBS) == []
+
+
+def test_stop_job_passes_the_stages_in_order(world: World) -> None:
+    backend = world.backend()
+    with refused("input.job-id"):
+        backend.stop_job("No_Job", ctx=ended())
+    with refused("context.deadline"):
+        backend.stop_job("job", ctx=ended())
+    with refused("context.cancelled"):
+        backend.stop_job("job", ctx=cancelled())
+    with refused("backend.read-only"):
+        world.backend(read_only=True).stop_job("job", ctx=soon())
+    backend.close()
+    with refused("backend.closed"):
+        backend.stop_job("job", ctx=soon())
+    assert deletes(world) == []
