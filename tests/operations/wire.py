@@ -118,19 +118,11 @@ class Wire:
             found = [rule for rule in self.rules if rule.matches(seen)]
         return found[0] if found else None
 
-    def _forward(self, seen: Seen, headers: dict[str, str], data: bytes) -> tuple[int, dict[str, str], bytes]:
+    def _dial(self, timeout: float | None = 30) -> http.client.HTTPConnection:
         host, port = self.upstream.hostname or "", self.upstream.port
         if self.context is None:
-            connection = http.client.HTTPConnection(host, port, timeout=30)
-        else:
-            connection = http.client.HTTPSConnection(host, port, timeout=30, context=self.context)
-        try:
-            connection.request(seen.method, seen.path, data or None, headers)
-            response = connection.getresponse()
-            body = response.read()
-            return response.status, {k: v for k, v in response.getheaders() if k.lower() not in HOP}, body
-        finally:
-            connection.close()
+            return http.client.HTTPConnection(host, port, timeout=timeout)
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=self.context)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         wire = self
@@ -139,6 +131,22 @@ class Wire:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True  # answers go out in two writes; each would wait 40 ms for an acknowledgement
             disable_nagle_algorithm = True  # headers and body go out in two writes
+
+            def setup(self) -> None:
+                super().setup()
+                self.forward = wire._dial()
+
+            def finish(self) -> None:
+                self.forward.close()
+                super().finish()
+
+            def _forward(
+                self, seen: Seen, headers: dict[str, str], data: bytes
+            ) -> tuple[int, dict[str, str], bytes]:
+                self.forward.request(seen.method, seen.path, data or None, headers)
+                response = self.forward.getresponse()
+                body = response.read()
+                return response.status, {k: v for k, v in response.getheaders() if k.lower() not in HOP}, body
 
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
@@ -153,7 +161,7 @@ class Wire:
                 result: tuple[int, dict[str, str], bytes] | None = None
                 if rule is None or rule.forward:
                     headers = {k: v for k, v in self.headers.items() if k.lower() not in {"host", "connection"}}
-                    result = wire._forward(seen, headers, data)
+                    result = self._forward(seen, headers, data)
                     seen.status = result[0]
                 if rule is not None and rule.after is not None:
                     rule.after(seen)
@@ -173,7 +181,7 @@ class Wire:
                 self.send_response_only(status)
                 for key, value in headers.items():
                     self.send_header(key, value)
-                if status != 204:
+                if status != 204 and "Content-Length" not in headers:
                     self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -187,12 +195,8 @@ class Wire:
 
     def _stream(self, handler: BaseHTTPRequestHandler, seen: Seen, data: bytes) -> None:
         """A watch: bytes are passed on as they come."""
-        host, port = self.upstream.hostname or "", self.upstream.port
         headers = {k: v for k, v in handler.headers.items() if k.lower() not in {"host", "connection"}}
-        if self.context is None:
-            connection = http.client.HTTPConnection(host, port)
-        else:
-            connection = http.client.HTTPSConnection(host, port, context=self.context)
+        connection = self._dial(None)
         handler.close_connection = True
         try:
             connection.request(seen.method, seen.path, data or None, headers)

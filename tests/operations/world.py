@@ -167,7 +167,7 @@ def cancelled() -> Context:
 
 
 @contextmanager
-def refused(rule: str, **details: Any) -> Iterator[list[DispatchError]]:
+def refused(rule: str, /, **details: Any) -> Iterator[list[DispatchError]]:
     """The block raises the error of exactly this rule, complete, with at least these details."""
     caught: list[DispatchError] = []
     with pytest.raises(DispatchError) as raised:
