@@ -33,6 +33,10 @@ _WAIT = 30.0
 Recorded = dict[str, Any]
 
 
+class CannotRecord(Exception):
+    """Steps that did not even get an answer, or did not prepare what they should: which, and why."""
+
+
 class Performer:
     """Performs one file of cases on one target."""
 
@@ -73,7 +77,7 @@ class Performer:
         return variables
 
     def _perform(self, step: Step) -> Recorded | None:
-        """Runs a step. Only a step with a `case` is a case; the others prepare, and must succeed."""
+        """Runs a step. One without a `case` prepares, and is kept only when that fails: on a real one it must not."""
         content = step.content
         try:
             if "wait" in content:
@@ -87,14 +91,11 @@ class Performer:
                 return self._watch(content)
             answer = self._send(content["request"])
         except (NotSeen, Refused, OSError, KeyError) as error:
-            if "case" not in content:
-                raise
             return {"failed": self._normaliser.text(f"{type(error).__name__}: {error}")[:300]}
         self._save(content, answer)
         if "case" not in content:
-            if not 200 <= answer.status < 300:
-                raise Refused(answer, step.case)
-            return None
+            prepared = 200 <= answer.status < 300
+            return None if prepared else {"failed": f"{answer.status} {self._normaliser.text(answer.text())[:300]}"}
         return record(answer, self._show(content), self._normaliser)
 
     def _show(self, content: Any) -> list[str]:
@@ -160,7 +161,7 @@ class Performer:
 
         def enough(seen: list[Object]) -> bool:
             fit = [each for each in seen if "field" not in wanted or dig(each, wanted["field"]) == wanted["is"]]
-            return len(seen) == len(fit) == wanted["count"]
+            return len(seen) == len(fit) == int(wanted["count"])
 
         self._target.api.wait_for_list(
             wanted["collection"], enough, selector=wanted.get("selector", ""), seconds=wanted.get("seconds", _WAIT)
@@ -210,6 +211,9 @@ def write(results: dict[str, dict[str, Recorded]], target: Target, folder: Path)
     for name, cases in results.items():
         content = {"versions": dict(target.versions), "cases": cases}
         (folder / f"{name}.json").write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    failed = {case: kept["failed"] for cases in results.values() for case, kept in cases.items() if "failed" in kept}
+    if failed:
+        raise CannotRecord("\n".join(f"{case}: {why}" for case, why in failed.items()))
     return sum(len(cases) for cases in results.values())
 
 

@@ -130,6 +130,22 @@ def test_a_silent_node_makes_an_unhardened_job_a_failure_target(cluster: Cluster
     cluster.delete_node(name)
 
 
+def test_foreground_deletion_of_a_running_train_job_makes_its_pods_anew(cluster: Cluster, namespace: str) -> None:
+    """Trainer does not look at the deletion: it makes the deleted JobSet again, and the TrainJob stays."""
+    start(cluster, namespace, "again", FOREVER, nodes=1)
+    suspend(cluster, namespace, "again", False)
+    (old,) = cluster.wait_list(cluster.pods(namespace), all_are("Running", 1))
+    path = f"{cluster.train_jobs(namespace)}/again"
+    cluster.api.expect("DELETE", path, {"propagationPolicy": "Foreground"})
+
+    def made_anew(pods: list[Object]) -> bool:
+        return any(pod["metadata"]["uid"] != old["metadata"]["uid"] for pod in pods)
+
+    cluster.wait_list(cluster.pods(namespace), made_anew)
+    assert "deletionTimestamp" in cluster.api.get(path)["metadata"]
+    cluster.api.merge(path, {"metadata": {"finalizers": None}})
+
+
 def test_a_rebooted_node_shows_another_boot_id(cluster: Cluster, namespace: str) -> None:
     name = f"{namespace}-boots"
     cluster.add_node(name)
