@@ -129,7 +129,6 @@ class Wire:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # answers go out in two writes; each would wait 40 ms for an acknowledgement
             disable_nagle_algorithm = True  # headers and body go out in two writes
 
             def setup(self) -> None:
