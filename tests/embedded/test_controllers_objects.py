@@ -1,5 +1,7 @@
 """The objects the controllers make, against those of a real control plane; names, limits, webhooks (section 2)."""
 
+from typing import ClassVar
+
 import pytest
 
 from dispatch_kubeflow.backend.embedded.controllers.kinds import (
@@ -364,12 +366,34 @@ class TestTheValidator:
         job = train_job("uk-1", runtimeRef={"name": "x", "kind": "Nonsense"})
         assert self.refusal(scene, job) == "unsupported runtime: Nonsense.trainer.kubeflow.org"
 
-    def test_a_patch_of_a_job_or_container_that_is_not_there(self, scene):
+    def test_a_patch_of_a_job_that_is_not_there_is_accepted_and_makes_no_jobset(self, scene):
         scene.cluster.create(TRAINING_RUNTIMES, runtime("pt-1"))
         jobs = [{"name": "other"}]
         entry = {"manager": "a.io/b", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
-        said = self.refusal(scene, train_job("pt-1", runtimePatches=[entry]))
-        assert said.endswith("must not have replicatedJob that doesn't exist in the runtime job template")
+        assert scene.cluster.create(TRAIN_JOBS, train_job("pt-1", runtimePatches=[entry]))
+        scene.advance(1)
+        assert [job["name"] for job in scene.jobset("pt-1")["spec"]["replicatedJobs"]] == ["node", "other"]
+
+    def test_a_patch_entry_reaches_every_level(self, scene):
+        pod = {
+            "metadata": {"labels": {"l": "pod"}},
+            "spec": {
+                "tolerations": [{"key": "k", "operator": "Exists"}],
+                "nodeSelector": {"kubernetes.io/hostname": "node-1"},
+            },
+        }
+        job = {"metadata": {"labels": {"l": "job"}}, "spec": {"template": pod}}
+        template = {
+            "metadata": {"labels": {"l": "jobset"}},
+            "spec": {"replicatedJobs": [{"name": "node", "template": job}]},
+        }
+        entry = {"manager": "a.io/b", "trainingRuntimeSpec": {"template": template}}
+        scene.cluster.create(TRAINING_RUNTIMES, runtime("pl-1"))
+        scene.cluster.create(TRAIN_JOBS, train_job("pl-1", suspend=False, runtimePatches=[entry]))
+        scene.advance(2)
+        levels = [scene.jobset("pl-1"), scene.job("pl-1"), scene.pod("pl-1", 0)]
+        assert [obj["metadata"]["labels"]["l"] for obj in levels] == ["jobset", "job", "pod"]
+        assert {pod["spec"]["nodeName"] for pod in scene.pods("pl-1")} == {"node-1"}
 
     def test_a_patch_of_the_trainers_environment(self, scene):
         scene.cluster.create(TRAINING_RUNTIMES, runtime("pe-1"))
@@ -377,8 +401,26 @@ class TestTheValidator:
         jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
         entry = {"manager": "a.io/b", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
         said = self.refusal(scene, train_job("pe-1", runtimePatches=[entry]))
-        assert "must not have envs for the dataset-initializer, model-initializer, node containers" in said
-        assert "must not have container that doesn't exist in the runtime job node" in said
+        assert said.endswith("must not have envs for the dataset-initializer, model-initializer, node containers")
+
+    def test_a_manager_without_a_domain(self, scene):
+        scene.cluster.create(TRAINING_RUNTIMES, runtime("pm-1"))
+        said = self.refusal(scene, train_job("pm-1", runtimePatches=[{"manager": "me"}]))
+        what = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        assert said == f'spec.runtimePatches.manager: Invalid value: "me": {what}'
+
+    @pytest.mark.parametrize(
+        ("policy", "name"), [("mpi", "OMPI_MCA_plm_rsh_args"), ("xgboost", "DMLC_TASK_ID"), ("torch", "PET_NODE_RANK")]
+    )
+    def test_each_policy_reserves_its_own_variables(self, scene, policy, name):
+        copy = runtime("rp-1")
+        copy["spec"]["mlPolicy"] = {policy: {}}
+        scene.cluster.create(TRAINING_RUNTIMES, copy)
+        said = self.refusal(scene, train_job("rp-1", trainer={"env": [{"name": name, "value": "1"}]}))
+        assert said.endswith(f"invalid envs configured: [{name}]")
+
+    def test_a_trainjob_without_a_spec(self, scene):
+        assert self.refusal(scene, {"metadata": {"name": "no-1", "namespace": NAMESPACE}}) == "unsupported runtime: "
 
     def test_an_initializer_the_runtime_has_no_job_for(self, scene):
         scene.cluster.create(TRAINING_RUNTIMES, runtime("in-1"))
@@ -398,3 +440,92 @@ class TestTheValidator:
         assert "always must be 1" in caught.value.message
         copy["metadata"]["labels"] = {"trainer.kubeflow.org/webhook-validation": "disabled"}
         assert scene.cluster.create(TRAINING_RUNTIMES, copy)
+
+    def test_an_ancestor_nobody_knows_is_not_looked_at(self, scene):
+        copy = runtime("ua-1")
+        [job] = copy["spec"]["template"]["spec"]["replicatedJobs"]
+        job["template"]["metadata"]["labels"] = {"trainer.kubeflow.org/trainjob-ancestor-step": "other"}
+        job["replicas"] = 2
+        assert scene.cluster.create(TRAINING_RUNTIMES, copy)
+
+    def test_a_namespaced_runtime_is_looked_at_when_it_is_created_only(self, scene):
+        scene.cluster.create(TRAINING_RUNTIMES, runtime("up-1"))
+        jobs = scene.get(TRAINING_RUNTIMES, "up-1")["spec"]["template"]["spec"]["replicatedJobs"]
+        jobs[0]["template"]["spec"]["template"]["spec"]["containers"][0]["name"] = "main"
+        patch = {"spec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+        assert scene.cluster.patch(TRAINING_RUNTIMES, "up-1", patch, NAMESPACE)
+
+
+def initializing(
+    name, *, container="dataset-initializer", mounts=({"name": "initializer", "mountPath": "/workspace"},)
+):
+    """A runtime that fetches a data set before it trains."""
+    copy = runtime(name)
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [{"name": container, "image": "i:j", "volumeMounts": [dict(mount) for mount in mounts]}],
+        "volumes": [{"name": "initializer", "emptyDir": {}}],
+    }
+    template = {"spec": {"backoffLimit": 0, "template": {"spec": pod}}}
+    if container == "dataset-initializer":
+        template["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "dataset-initializer"}}
+    jobs = copy["spec"]["template"]["spec"]["replicatedJobs"]
+    jobs[0]["dependsOn"] = [{"name": "dataset-initializer", "status": "Complete"}]
+    jobs.insert(0, {"name": "dataset-initializer", "template": template})
+    return copy
+
+
+class TestInitializers:
+    DATASET: ClassVar = {"storageUri": "hf://a/b", "env": [{"name": "E", "value": "1"}], "secretRef": {"name": "s"}}
+
+    def test_it_runs_before_the_trainer_with_what_the_trainjob_gives_it(self, scene):
+        scene.cluster.create(TRAINING_RUNTIMES, initializing("in-2"))
+        scene.cluster.create(TRAIN_JOBS, train_job("in-2", suspend=False, initializer={"dataset": self.DATASET}))
+        scene.advance(2)
+        [first] = scene.pods("in-2")
+        [container] = first["spec"]["containers"]
+        values = {variable["name"]: variable.get("value") for variable in container["env"]}
+        assert (values["STORAGE_URI"], values["E"]) == ("hf://a/b", "1")
+        assert container["envFrom"] == [{"secretRef": {"name": "s"}}]
+        scene.end(first, 0)
+        scene.advance(4)
+        assert len(scene.active("in-2")) == 2
+
+    @pytest.mark.parametrize(
+        ("copy", "fault"),
+        [
+            (
+                initializing("in-3", container="other"),
+                "must have container with name - dataset-initializer in the dataset-initializer job",
+            ),
+            (
+                initializing("in-3", mounts=()),
+                (
+                    "must have volumeMount with name - initializer in container dataset-initializer "
+                    "of the dataset-initializer job"
+                ),
+            ),
+        ],
+    )
+    def test_a_runtime_that_cannot_is_refused(self, scene, copy, fault):
+        scene.cluster.create(TRAINING_RUNTIMES, copy)
+        with pytest.raises(ApiError) as caught:
+            scene.cluster.create(TRAIN_JOBS, train_job("in-3", initializer={"dataset": self.DATASET}))
+        assert caught.value.message.endswith(fault)
+
+
+def test_without_a_policy_the_jobs_own_parallelism_counts(scene):
+    copy = runtime("np-1", parallelism=3, completions=3)
+    del copy["spec"]["mlPolicy"]
+    scene.cluster.create(TRAINING_RUNTIMES, copy)
+    scene.cluster.create(TRAIN_JOBS, train_job("np-1", nodes=7))
+    scene.settle()
+    [job] = scene.jobset("np-1")["spec"]["replicatedJobs"]
+    assert (job["template"]["spec"]["parallelism"], job["template"]["spec"]["completions"]) == (3, 3)
+
+
+def test_torchtune_gets_no_master_address(scene):
+    scene.gate("tt-1", spec={"trainer": {"command": ["tune", "run"]}})
+    [job] = scene.jobset("tt-1")["spec"]["replicatedJobs"]
+    names = [variable["name"] for variable in job["template"]["spec"]["template"]["spec"]["containers"][0]["env"]]
+    assert names == ["PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.controllers.quantities import QuantityError, value
@@ -132,7 +133,12 @@ def _check_scalar(form: str, given: Any, struct: str, path: str) -> None:
         if isinstance(given, bool) or not isinstance(given, int | float) or not float(given).is_integer():
             _refuse(given, struct, path, form)
         if not -_LIMITS[form] <= given < _LIMITS[form]:
-            _refuse(given, struct, path, form, f"number {int(given)}")
+            _refuse(given, struct, path, form, f"number {_number(given)}")
+
+
+def _number(given: float) -> int:
+    # Go shows a number that no int64 holds by the digits of its float.
+    return int(given) if abs(given) < _LIMITS["int64"] else int(Decimal(repr(float(given))))
 
 
 def _go_name(form: Any) -> str:

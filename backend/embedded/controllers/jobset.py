@@ -46,7 +46,7 @@ class JobSet(Controller):
         """JobSets, and the Jobs they control."""
         if change.resource == JOB_SETS and change.type != "DELETED":
             self.enqueue(change.place)
-        elif change.resource == JOBS:
+        elif change.resource in (JOBS, SERVICES):
             owner = controller_of(change.obj)
             if owner is not None and owner["kind"] == "JobSet":
                 self.enqueue((change.place[0], owner["name"]))

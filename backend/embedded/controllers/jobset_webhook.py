@@ -6,18 +6,18 @@ Pure functions. A JobSet they refuse leaves its TrainJob `Suspended` for ever, w
 from __future__ import annotations
 
 import copy
-import re
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.admission import Denial
-from dispatch_kubeflow.backend.embedded.controllers.trainer_webhook import compact
+from dispatch_kubeflow.backend.embedded.errors import FieldError, invalid, invalid_value
+from dispatch_kubeflow.backend.embedded.metadata import label_1035
 
 Object = dict[str, Any]
 
 MUTATOR = "mjobset.kb.io"
 VALIDATOR = "vjobset.kb.io"
-LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 LIMIT = 63
+TOO_LONG = "must be no more than 63 characters"
 # What an update may change in the pod template of a JobSet that is suspended before or after it.
 CHANGEABLE_METADATA = ("annotations", "labels")
 CHANGEABLE_SPEC = ("nodeSelector", "tolerations", "schedulingGates")
@@ -41,54 +41,62 @@ def default_jobset(new: Object) -> Object:
 
 
 def validate_jobset(new: Object, old: Object | None) -> Denial | None:
-    """JobSet's validator: generated names at create, immutability at update; 422."""
+    """JobSet's validator: generated names at create, immutability at update; 422, with the faulty fields as causes."""
     faults = _creation_faults(new) if old is None else _update_faults(new, old)
-    return Denial("\n".join(dict.fromkeys(faults)), 422, "Invalid") if faults else None
+    if not faults:
+        return None
+    refused = invalid("jobset.x-k8s.io", "JobSet", new["metadata"]["name"], faults)
+    return Denial(refused.message, 422, "Invalid", refused.causes, refused.details)
 
 
-def _creation_faults(new: Object) -> list[str]:
+def _creation_faults(new: Object) -> list[FieldError]:
     name = new["metadata"]["name"]
-    faults: list[str] = []
-    names = [job["name"] for job in new["spec"].get("replicatedJobs") or ()]
-    for job in new["spec"].get("replicatedJobs") or ():
+    faults: list[FieldError] = []
+    seen: list[str] = []
+    for index, job in enumerate(new["spec"].get("replicatedJobs") or ()):
+        path = f"spec.replicatedJobs[{index}]"
         longest = f"{name}-{job['name']}-{job.get('replicas', 1) - 1}"
-        faults += _label_faults(longest, "job")
+        # JobSet names the Job even where the pod's name is at fault.
+        faults += [invalid_value(f"{path}.name", longest, text) for text in _label_faults(longest, "job")]
         template = job["template"]["spec"]
         if template.get("completionMode") == "Indexed" and template.get("completions") is not None:
-            faults += _label_faults(f"{longest}-{template['completions'] - 1}-abcde", "pod")
+            pod = f"{longest}-{template['completions'] - 1}-abcde"
+            faults += [invalid_value(f"{path}.name", longest, text) for text in _label_faults(pod, "pod")]
+        if not index and job.get("dependsOn"):
+            faults.append(_plain("DependsOn can't be set for the first ReplicatedJob"))
+        seen.append(job["name"])
         for dependency in job.get("dependsOn") or ():
-            if dependency["name"] not in names[: names.index(job["name"])]:
-                faults.append(f"replicatedJob: {job['name']} cannot depend on replicatedJob: {dependency['name']}")
+            if dependency["name"] not in seen:
+                faults.append(
+                    _plain(f"replicatedJob: {job['name']} cannot depend on replicatedJob: {dependency['name']}")
+                )
     for target in new["spec"]["successPolicy"].get("targetReplicatedJobs") or ():
-        if target not in names:
-            faults.append(f"invalid replicatedJob name '{target}' does not appear in .spec.ReplicatedJobs")
+        if target not in seen:
+            faults.append(_plain(f"invalid replicatedJob name '{target}' does not appear in .spec.ReplicatedJobs"))
     return faults
+
+
+def _plain(text: str) -> FieldError:
+    """A fault that JobSet ties to no field: it shows as an internal error of none."""
+    return FieldError("Internal error", "<nil>", detail=text)
 
 
 def _label_faults(name: str, what: str) -> list[str]:
-    faults: list[str] = []
-    if len(name) > LIMIT:
-        faults.append(f"JobSet name is too long, {what} names generated for this JobSet will exceed {LIMIT} characters")
-    if not LABEL.fullmatch(name):
-        faults.append(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-            "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
-            "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-        )
-    return faults
+    long = f"JobSet name is too long, {what} names generated for this JobSet will exceed {LIMIT} characters"
+    return [long if text == TOO_LONG else text for text in label_1035(name)]
 
 
-def _update_faults(new: Object, old: Object) -> list[str]:
+def _update_faults(new: Object, old: Object) -> list[FieldError]:
     jobs = copy.deepcopy(new["spec"].get("replicatedJobs") or [])
     earlier = old["spec"].get("replicatedJobs") or []
     if (new["spec"].get("suspend") or old["spec"].get("suspend")) and len(jobs) == len(earlier):
         for job, before in zip(jobs, earlier, strict=True):
             _restore(job["template"]["spec"]["template"], before["template"]["spec"]["template"])
-    faults: list[str] = []
+    faults: list[FieldError] = []
     if jobs != earlier:
-        faults.append(f"spec.replicatedJobs: Invalid value: {compact(jobs)}: field is immutable")
+        faults.append(invalid_value("spec.replicatedJobs", jobs, "field is immutable"))
     if new["spec"].get("managedBy") != old["spec"].get("managedBy"):
-        faults.append(f"spec.managedBy: Invalid value: {compact(new['spec'].get('managedBy'))}: field is immutable")
+        faults.append(invalid_value("spec.managedBy", new["spec"].get("managedBy"), "field is immutable"))
     return faults
 
 

@@ -103,8 +103,8 @@ class Trainer(Controller):
             owner = controller_of(snapshot)
             if owner is None or owner["uid"] != job["metadata"]["uid"]:
                 raise TrainerError(
-                    f'getting runtime snapshot: invalid runtime snapshot: ConfigMap "{namespace}/{name}{SNAPSHOT}" '
-                    "is not controlled by the TrainJob"
+                    "unable to get runtime snapshot: invalid runtime snapshot: "
+                    "a snapshot configmap exists but is owned by another object"
                 )
             kept: Object = json.loads(snapshot["data"]["runtime"])["spec"]
             return kept

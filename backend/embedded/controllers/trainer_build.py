@@ -84,9 +84,16 @@ def _template_patches(train_job: Object) -> Iterator[Object]:
 
 def _merge_jobs(spec: Object, patch: Object) -> None:
     for job_patch in (patch.get("spec") or {}).get("replicatedJobs") or ():
+        wanted = job_patch.get("template") or {}
         for job in spec.get("replicatedJobs") or ():
-            if job["name"] == job_patch["name"] and job_patch.get("template") is not None:
-                job["template"] = strategic(job["template"], job_patch["template"], "jobs")
+            if job["name"] == job_patch["name"]:
+                job["template"] = strategic(job["template"], wanted, "jobs")
+                break
+        else:
+            # Trainer adds it; what it lacks is JobSet's to refuse.
+            spec.setdefault("replicatedJobs", []).append(
+                {"name": job_patch["name"], "template": strategic({}, wanted, "jobs")}
+            )
 
 
 def _complete(job: Object) -> None:
@@ -95,6 +102,7 @@ def _complete(job: Object) -> None:
     job["template"].setdefault("metadata", {})
     pods = job["template"].setdefault("spec", {}).setdefault("template", {})
     pods.setdefault("metadata", {})
+    pods.setdefault("spec", {}).setdefault("containers", [])
     for container in pods.setdefault("spec", {}).get("containers") or ():
         container.setdefault("resources", {})
 
@@ -157,13 +165,13 @@ def _override(container: Object, wanted: Object) -> None:
 
 def _torch(container: Object, train_job: Object, wanted: Object, nodes: int, before: Object) -> None:
     name = train_job["metadata"]["name"]
-    resources = wanted.get("resourcesPerNode") or before
+    resources = before if wanted.get("resourcesPerNode") is None else wanted["resourcesPerNode"]
     variables: list[Object] = [
         {"name": "PET_NNODES", "value": str(nodes)},
         {"name": "PET_NPROC_PER_NODE", "value": processes_per_node(wanted, resources)},
         {"name": "PET_NODE_RANK", "valueFrom": {"fieldRef": {"fieldPath": COMPLETION_INDEX}}},
     ]
-    if (wanted.get("command") or [])[:2] != TORCH_TUNE:
+    if wanted.get("command") != TORCH_TUNE:
         variables.append({"name": "PET_MASTER_ADDR", "value": f"{name}-{NODE}-0-0.{name}"})
         variables.append({"name": "PET_MASTER_PORT", "value": str(MASTER_PORT)})
     _put_env(container, variables)
@@ -178,11 +186,16 @@ def processes_per_node(wanted: Object, resources: Object) -> str:
     if given is not None:
         return str(int(given)) if isinstance(given, int | float) else str(given)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    for side in (limits, requests):
-        if any("gpu" in name.lower() and value(amount) != 0 for name, amount in side.items()):
-            return "auto"
-    cpu = requests.get("cpu", limits.get("cpu"))
-    return str(max(1, math.ceil(value(cpu)))) if cpu is not None else "1"
+    if _gpus(requests) or _gpus(limits):
+        return "auto"
+    cpus = value(requests.get("cpu", "0")) or value(limits.get("cpu", "0"))
+    return str(max(1, math.ceil(cpus)))
+
+
+def _gpus(amounts: Object) -> int:
+    """The first resource that has `gpu` in its name counts, and none after it."""
+    counted = [math.ceil(value(amount)) for name, amount in sorted(amounts.items()) if "gpu" in name.lower()]
+    return counted[0] if counted else 0
 
 
 def _put_env(container: Object, variables: list[Object]) -> None:

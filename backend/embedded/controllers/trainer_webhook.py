@@ -7,6 +7,7 @@ Pure functions: the caller gives the runtime and the JobSet as Trainer's cache h
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.admission import Denial, undecodable
@@ -16,7 +17,6 @@ from dispatch_kubeflow.backend.embedded.controllers.trainer_build import (
     ANCESTOR,
     INITIALIZERS,
     NODE,
-    TORCH_TUNE,
     TRAINER,
     containers,
 )
@@ -29,6 +29,7 @@ RUNTIME_VALIDATORS = {
     "TrainingRuntime": "validator.trainingruntime.trainer.kubeflow.org",
     "ClusterTrainingRuntime": "validator.clustertrainingruntime.trainer.kubeflow.org",
 }
+_PREFIXED = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[^/\s][^\s]*")
 EXEMPTION = "trainer.kubeflow.org/webhook-validation"
 GROUP = "trainer.kubeflow.org"
 TORCH_RESERVED = ("PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
@@ -64,7 +65,9 @@ def default_train_job(new: Object, old: Object | None, now: str) -> Object | Den
 def _stamped(patch: Object, old: Object | None, now: str) -> Object:
     earlier = (old or {}).get("spec", {}).get("runtimePatches") or []
     for entry in earlier:
-        if entry["manager"] == patch.get("manager") and _timeless(entry) == _timeless(patch):
+        if entry["manager"] == patch.get("manager"):
+            if _timeless(entry) != _timeless(patch):
+                return {**patch, "time": now}
             return {**patch, "time": entry["time"]} if "time" in entry else _timeless(patch)
     return patch if patch.get("time") else {**patch, "time": now}
 
@@ -74,15 +77,18 @@ def _timeless(patch: Object) -> Object:
 
 
 def validate_train_job(new: Object, old: Object | None, runtime: Object | None, jobset: Object | None) -> Denial | None:
-    """Trainer's validator at create (`old` None) and update."""
-    reference = new["spec"]["runtimeRef"]
-    group, kind = reference.get("apiGroup", GROUP), reference.get("kind", "ClusterTrainingRuntime")
+    """Trainer's validator at create (`old` None) and update.
+
+    What a patch names and the runtime has not is no fault: Trainer looks for it where it has already laid the patch.
+    """
+    reference = (new.get("spec") or {}).get("runtimeRef") or {}
+    group, kind = reference.get("apiGroup", ""), reference.get("kind", "")
     if group != GROUP or kind not in RUNTIME_VALIDATORS:
-        return Denial(f"unsupported runtime: {kind}.{group}")
+        return Denial(f"unsupported runtime: {kind}{'.' if group else ''}{group}")
     if runtime is None:
         return Denial(_runtime_missing(reference, kind))
     faults = [*_reserved(new, runtime), *_initializers(new, runtime), *_immutability(new, old, jobset)]
-    faults += _patch_targets(new, runtime)
+    faults += _patches(new)
     return Denial(aggregate(faults)) if faults else None
 
 
@@ -93,16 +99,19 @@ def aggregate(faults: list[str]) -> str:
 
 
 def _runtime_missing(reference: Object, kind: str) -> str:
-    shown = {field: reference[field] for field in ("name", "apiGroup", "kind") if field in reference}
     # The two paths are spelt differently in Trainer too.
     path, words = "RuntimeRef", "clusterTrainingRuntime"
     if kind == "TrainingRuntime":
         path, words = "runtimeRef", "trainingRuntime"
     absent = f"{kind}.{GROUP} {json.dumps(reference['name'])} not found"
     return (
-        f"spec.{path}: Invalid value: {compact(shown)}: {absent}: "
+        f"spec.{path}: Invalid value: {_shown(reference)}: {absent}: "
         f"specified {words} must be created before the TrainJob is created"
     )
+
+
+def _shown(reference: Object) -> str:
+    return compact({field: reference[field] for field in ("name", "apiGroup", "kind") if field in reference})
 
 
 def compact(given: Any) -> str:
@@ -112,9 +121,9 @@ def compact(given: Any) -> str:
 
 def _reserved(new: Object, runtime: Object) -> list[str]:
     trainer = new["spec"].get("trainer") or {}
-    policy = runtime["spec"].get("mlPolicy") or {}
+    policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
     reserved: tuple[str, ...] = ()
-    if policy.get("torch") is not None and (trainer.get("command") or [])[:2] != TORCH_TUNE:
+    if policy.get("torch") is not None:
         reserved = TORCH_RESERVED
     elif policy.get("mpi") is not None:
         reserved = MPI_RESERVED
@@ -130,22 +139,36 @@ def _reserved(new: Object, runtime: Object) -> list[str]:
 
 def _initializers(new: Object, runtime: Object) -> list[str]:
     faults: list[str] = []
-    reference = compact(new["spec"]["runtimeRef"])
+    reference = _shown(new["spec"]["runtimeRef"])
     for name, step in INITIALIZERS.items():
         if (new["spec"].get("initializer") or {}).get(step) is None:
             continue
-        names = _container_names(runtime)
-        if name not in names:
-            what = f"must have {name} job when trainJob is configured with input {step}Config"
-            faults.append(f"spec.runtimeRef: Invalid value: {reference}: {what}")
-        elif name not in names[name]:
-            what = f"must have container with name - {name} in the {name} job"
+        what = _initializer_fault(runtime, name, step)
+        if what is not None:
             faults.append(f"spec.runtimeRef: Invalid value: {reference}: {what}")
     return faults
 
 
+def _initializer_fault(runtime: Object, name: str, step: str) -> str | None:
+    names = _container_names(runtime)
+    if name not in names:
+        return f"must have {name} job when trainJob is configured with input {step}Config"
+    if name not in names[name]:
+        return f"must have container with name - {name} in the {name} job"
+    [job] = [job for job in runtime["spec"]["template"]["spec"]["replicatedJobs"] if job["name"] == name]
+    mounts = [
+        mount["name"]
+        for container in containers(job)
+        if container["name"] == name
+        for mount in container.get("volumeMounts") or ()
+    ]
+    if "initializer" not in mounts:
+        return f"must have volumeMount with name - initializer in container {name} of the {name} job"
+    return None
+
+
 def _container_names(runtime: Object) -> dict[str, set[str]]:
-    jobs = ((runtime["spec"].get("template") or {}).get("spec") or {}).get("replicatedJobs") or []
+    jobs = (((runtime.get("spec") or {}).get("template") or {}).get("spec") or {}).get("replicatedJobs") or []
     names: dict[str, set[str]] = {}
     for job in jobs:
         pod = job["template"]["spec"]["template"]["spec"]
@@ -156,10 +179,12 @@ def _container_names(runtime: Object) -> dict[str, set[str]]:
 
 
 def _immutability(new: Object, old: Object | None, jobset: Object | None) -> list[str]:
-    if old is None or (new["spec"].get("runtimePatches") or []) == (old["spec"].get("runtimePatches") or []):
+    before = (old or {}).get("spec") or {}
+    if old is None or (new["spec"].get("runtimePatches") or []) == (before.get("runtimePatches") or []):
         return []
-    if not new["spec"].get("suspend") and not old["spec"].get("suspend"):
-        return ["spec.runtimePatches: Forbidden: RuntimePatches can only be modified when the TrainJob is suspended"]
+    if not new["spec"].get("suspend") and not before.get("suspend"):
+        what = "RuntimePatches can only be modified when the TrainJob is suspended before or after the update"
+        return [f"spec.runtimePatches: Forbidden: {what}"]
     statuses = ((jobset or {}).get("status") or {}).get("replicatedJobsStatus") or []
     return [
         "spec.runtimePatches: Forbidden: RuntimePatches cannot be modified when the JobSet's "
@@ -169,30 +194,28 @@ def _immutability(new: Object, old: Object | None, jobset: Object | None) -> lis
     ]
 
 
-def _patch_targets(new: Object, runtime: Object) -> list[str]:
+def _patches(new: Object) -> list[str]:
     patches = new["spec"].get("runtimePatches") or []
-    names = _container_names(runtime)
+    order = ("manager", "time", "trainingRuntimeSpec")
+    shown = compact([{field: patch[field] for field in order if field in patch} for patch in patches])
     faults: list[str] = []
     for patch in patches:
+        if not _PREFIXED.fullmatch(patch["manager"]):
+            what = 'must be a domain-prefixed path (such as "acme.io/foo")'
+            faults.append(f"spec.runtimePatches.manager: Invalid value: {compact(patch['manager'])}: {what}")
         template = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
         for job in (template.get("spec") or {}).get("replicatedJobs") or ():
-            told = f"spec.runtimePatches: Invalid value: {compact(patches)}: "
-            faults += [told + what for what in _job_faults(job, names)]
+            if _sets_reserved_environment(job):
+                what = "must not have envs for the dataset-initializer, model-initializer, node containers"
+                faults.append(f"spec.runtimePatches: Invalid value: {shown}: {what}")
     return faults
 
 
-def _job_faults(job: Object, names: dict[str, set[str]]) -> list[str]:
-    if job["name"] not in names:
-        return ["must not have replicatedJob that doesn't exist in the runtime job template"]
+def _sets_reserved_environment(job: Object) -> bool:
     pod = ((((job.get("template") or {}).get("spec") or {}).get("template") or {}).get("spec")) or {}
-    faults: list[str] = []
-    for field, word in (("initContainers", "initContainer"), ("containers", "container")):
-        for container in pod.get(field) or ():
-            if container["name"] not in names[job["name"]]:
-                faults.append(f"must not have {word} that doesn't exist in the runtime job {job['name']}")
-            elif field == "containers" and container.get("env") and container["name"] in (*INITIALIZERS, NODE):
-                faults.append("must not have envs for the dataset-initializer, model-initializer, node containers")
-    return faults
+    return any(
+        container.get("env") and container["name"] in (*INITIALIZERS, NODE) for container in pod.get("containers") or ()
+    )
 
 
 def validate_runtime(new: Object, old: Object | None) -> Denial | None:
@@ -201,18 +224,20 @@ def validate_runtime(new: Object, old: Object | None) -> Denial | None:
         return None
     if new["kind"] == "TrainingRuntime" and old is not None:
         return None
-    jobs = ((new["spec"].get("template") or {}).get("spec") or {}).get("replicatedJobs") or []
+    jobs = (((new.get("spec") or {}).get("template") or {}).get("spec") or {}).get("replicatedJobs") or []
     faults: list[str] = []
     for index, job in enumerate(jobs):
         step = ((job["template"].get("metadata") or {}).get("labels") or {}).get(ANCESTOR)
         path = f"spec.template.spec.replicatedJobs[{index}]"
-        if step is None:
+        if step not in (TRAINER, *INITIALIZERS):
             continue
         if job.get("replicas", 1) != 1:
             faults.append(f"{path}.replicas: Invalid value: {job['replicas']}: always must be 1")
         wanted = NODE if step == TRAINER else step
         if wanted not in [container["name"] for container in containers(job)]:
-            shown = compact(containers(job))
+            shown = compact(
+                [{**container, "resources": container.get("resources", {})} for container in containers(job)]
+            )
             faults.append(
                 f"{path}.template.spec.template.spec.containers: Invalid value: {shown}: "
                 f"must contain the required container for the ancestor: {step}"

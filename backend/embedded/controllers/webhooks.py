@@ -50,8 +50,8 @@ class TrainerWebhooks:
         return trainer_webhook.validate_train_job(new, review.old, self._runtime(new), jobset)
 
     def _runtime(self, job: Object) -> Object | None:
-        reference = job["spec"]["runtimeRef"]
-        resource: Resource | None = RUNTIMES.get(reference.get("kind", CLUSTER_RUNTIMES.kind))
+        reference = (job.get("spec") or {}).get("runtimeRef") or {}
+        resource: Resource | None = RUNTIMES.get(reference.get("kind", ""))
         if resource is None:
             return None
         namespace = job["metadata"]["namespace"] if resource.namespaced else ""
