@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -63,7 +64,7 @@ def by_row(book: Rulebook) -> dict[str, list[str]]:
 def main() -> None:
     for row, tests in by_row(rulebook()).items():
         waits = f"waits for kueue mode: {WAITING[row]}" if row in WAITING and not tests else ""
-        print(f"{row:4} {waits}{', '.join(sorted(set(tests)))}")
+        sys.stdout.write(f"{row:4} {waits}{', '.join(sorted(set(tests)))}\n")
 
 
 if __name__ == "__main__":

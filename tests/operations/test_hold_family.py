@@ -10,7 +10,14 @@ import pytest
 from dispatch_kubeflow.backend import ObjectRef
 from dispatch_kubeflow.backend.embedded.kubelet import Script
 from dispatch_kubeflow.backend.operations.backend import Backend
-from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from dispatch_kubeflow.backend.requests.resources import (
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
 from dispatch_kubeflow.machine import ErrPodsRemain, ErrRejected, ErrStaleHold, ErrUnreachable
 
 from .wire import Seen

@@ -37,9 +37,7 @@ def call(backend: Backend, name: str, ctx: Context | None = None, **changes: Any
         case "hold" | "release":
             return getattr(backend, name)(target, changes.get("instance", 1), ctx=ctx)
         case "output":
-            return backend.output(
-                job, changes.get("stream", Stream.STDOUT), tail=changes.get("tail"), ctx=ctx
-            )
+            return backend.output(job, changes.get("stream", Stream.STDOUT), tail=changes.get("tail"), ctx=ctx)
         case "capabilities":
             return backend.capabilities(changes.get("spec"), ctx=ctx)
         case _:
@@ -268,9 +266,7 @@ def test_a_reference_that_is_not_ours_is_invalid(world: World, name: str, refere
         ({"nodes": 0}, "input.nodes-range"),
     ],
 )
-def test_a_specification_over_a_limit_is_invalid(
-    world: World, name: str, changes: dict[str, Any], rule: str
-) -> None:
+def test_a_specification_over_a_limit_is_invalid(world: World, name: str, changes: dict[str, Any], rule: str) -> None:
     backend = world.backend()
     if "ref" in changes:
         changes = {"extensions": {"dispatch/Image": "x", "kubeflow/RuntimeRef": changes["ref"]}}
@@ -412,9 +408,7 @@ def test_a_cancelled_call_is_unreachable(world: World, name: str) -> None:
 
 
 @pytest.mark.rule("request.deadline-hold-family", "request.deadline")
-@pytest.mark.parametrize(
-    ("name", "rule"), [("open", "request.outcome-unknown"), ("find", "request.no-answer")]
-)
+@pytest.mark.parametrize(("name", "rule"), [("open", "request.outcome-unknown"), ("find", "request.no-answer")])
 def test_a_deadline_in_a_sent_request_is_no_answer(world: World, name: str, rule: str) -> None:
     backend = world.backend()
     if name == "open":

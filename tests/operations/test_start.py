@@ -65,7 +65,10 @@ def test_the_copy_is_owned_by_the_trainjob_without_blocking_its_deletion(world: 
 def test_a_runtime_that_does_not_exist_is_refused_and_nothing_is_made(world: World) -> None:
     backend = world.backend(runtimes=["ClusterTrainingRuntime/torch-distributed", "TrainingRuntime/mine"])
     with refused("runtime.absent", value="TrainingRuntime/mine"):
-        start(backend, extensions={**spec().extensions, "kubeflow/RuntimeRef": {"kind": "TrainingRuntime", "name": "mine"}})
+        start(
+            backend,
+            extensions={**spec().extensions, "kubeflow/RuntimeRef": {"kind": "TrainingRuntime", "name": "mine"}},
+        )
     assert world.left() == {}
 
 
@@ -217,7 +220,9 @@ def test_a_copy_that_is_owned_refuses_the_start(world: World) -> None:
 def test_a_copy_with_another_spec_refuses_the_start(world: World) -> None:
     _leave_copy(world)
     with refused("start.copy-differs", difference="spec"):
-        start(world.backend(), extensions={**spec().extensions, "dispatch/SharedCheckpoint": {"claim": "c", "path": "/c"}})
+        start(
+            world.backend(), extensions={**spec().extensions, "dispatch/SharedCheckpoint": {"claim": "c", "path": "/c"}}
+        )
     assert world.names(TRAIN_JOBS) == []
 
 

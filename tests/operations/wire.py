@@ -6,6 +6,7 @@ forwarded, another answer given, or something done to the cluster just before or
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import re
@@ -63,7 +64,7 @@ class Wire:
         self.seen: list[Seen] = []
         self.rules: list[Rule] = []
         self.lock = threading.Lock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, self))
         self.server.daemon_threads = True
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self.thread.start()
@@ -112,107 +113,109 @@ class Wire:
         """Method and path (without the query) of every request so far."""
         return [f"{each.method} {urlsplit(each.path).path}" for each in self.seen]
 
-    def _rule(self, seen: Seen) -> Rule | None:
+    def rule(self, seen: Seen) -> Rule | None:
         with self.lock:
             self.seen.append(seen)
             found = [rule for rule in self.rules if rule.matches(seen)]
         return found[0] if found else None
 
-    def _dial(self, timeout: float | None = 30) -> http.client.HTTPConnection:
+    def dial(self, timeout: float | None = 30) -> http.client.HTTPConnection:
         host, port = self.upstream.hostname or "", self.upstream.port
         if self.context is None:
             return http.client.HTTPConnection(host, port, timeout=timeout)
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=self.context)
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        wire = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # headers and body go out in two writes
+class Handler(BaseHTTPRequestHandler):
+    """One connection of the client, with one of its own to the cluster."""
 
-            def setup(self) -> None:
-                super().setup()
-                self.forward = wire._dial()
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body go out in two writes
 
-            def finish(self) -> None:
-                self.forward.close()
-                super().finish()
+    def __init__(self, wire: Wire, *connection: Any) -> None:
+        self.wire = wire
+        super().__init__(*connection)
 
-            def _forward(
-                self, seen: Seen, headers: dict[str, str], data: bytes
-            ) -> tuple[int, dict[str, str], bytes]:
-                self.forward.request(seen.method, seen.path, data or None, headers)
-                response = self.forward.getresponse()
-                body = response.read()
-                return response.status, {k: v for k, v in response.getheaders() if k.lower() not in HOP}, body
+    def setup(self) -> None:
+        super().setup()
+        self.onward = self.wire.dial()
 
-            def handle_any(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                data = self.rfile.read(length)
-                seen = Seen(self.command, self.path, json.loads(data) if data else None)
-                rule = wire._rule(seen)
-                if rule is None and "watch=" in self.path:
-                    wire._stream(self, seen, data)
-                    return
-                if rule is not None and rule.before is not None:
-                    rule.before(seen)
-                result: tuple[int, dict[str, str], bytes] | None = None
-                if rule is None or rule.forward:
-                    headers = {k: v for k, v in self.headers.items() if k.lower() not in {"host", "connection"}}
-                    result = self._forward(seen, headers, data)
-                    seen.status = result[0]
-                if rule is not None and rule.after is not None:
-                    rule.after(seen)
-                if rule is not None:
-                    rule.hit.set()
-                    if rule.hang is not None:
-                        rule.hang.wait(30)
-                    if rule.silent:
-                        self.close_connection = True
-                        return
-                    if rule.answer is not None:
-                        result = rule.answer()
-                assert result is not None
-                self._send(*result)
+    def finish(self) -> None:
+        self.onward.close()
+        super().finish()
 
-            def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
-                self.send_response_only(status)
-                for key, value in headers.items():
-                    self.send_header(key, value)
-                if status != 204 and "Content-Length" not in headers:
-                    self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+    def handle_any(self) -> None:
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        seen = Seen(self.command, self.path, json.loads(data) if data else None)
+        rule = self.wire.rule(seen)
+        if rule is not None:
+            self._meddle(rule, seen, data)
+        elif "watch=" in self.path:
+            self._stream(seen)
+        else:
+            self._answer(*self._forward(seen, data))
 
-            do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_any
+    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_any  # noqa: N815 - http.server's names
 
-            def log_message(self, *_: Any) -> None:
-                return
+    def _meddle(self, rule: Rule, seen: Seen, data: bytes) -> None:
+        if rule.before is not None:
+            rule.before(seen)
+        result = self._forward(seen, data) if rule.forward else None
+        if rule.after is not None:
+            rule.after(seen)
+        rule.hit.set()
+        if rule.hang is not None:
+            rule.hang.wait(30)
+        if rule.silent:
+            self.close_connection = True
+            return
+        if rule.answer is not None:
+            result = rule.answer()
+        assert result is not None
+        self._answer(*result)
 
-        return Handler
+    def _headers(self) -> dict[str, str]:
+        return {key: value for key, value in self.headers.items() if key.lower() not in {"host", "connection"}}
 
-    def _stream(self, handler: BaseHTTPRequestHandler, seen: Seen, data: bytes) -> None:
+    def _forward(self, seen: Seen, data: bytes) -> tuple[int, dict[str, str], bytes]:
+        self.onward.request(seen.method, seen.path, data or None, self._headers())
+        response = self.onward.getresponse()
+        body = response.read()
+        seen.status = response.status
+        return response.status, {key: value for key, value in response.getheaders() if key.lower() not in HOP}, body
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response_only(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, seen: Seen) -> None:
         """A watch: bytes are passed on as they come."""
-        headers = {k: v for k, v in handler.headers.items() if k.lower() not in {"host", "connection"}}
-        connection = self._dial(None)
-        handler.close_connection = True
+        connection = self.wire.dial(None)
+        self.close_connection = True
         try:
-            connection.request(seen.method, seen.path, data or None, headers)
+            connection.request(seen.method, seen.path, None, self._headers())
             response = connection.getresponse()
             seen.status = response.status
-            handler.send_response_only(response.status)
-            handler.send_header("Content-Type", response.getheader("Content-Type") or "application/json")
-            handler.send_header("Transfer-Encoding", "chunked")
-            handler.end_headers()
+            self.send_response_only(response.status)
+            self.send_header("Content-Type", response.getheader("Content-Type") or "application/json")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
             while piece := response.read1(65536):
-                handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-                handler.wfile.flush()
-            handler.wfile.write(b"0\r\n\r\n")
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
         except OSError:
             return  # one of the two sides has gone; the other is closed with it
         finally:
             connection.close()
+
+    def log_message(self, *_: Any) -> None:
+        return
 
 
 def status_body(status: int, reason: str, message: str = "no", **details: Any) -> dict[str, Any]:
