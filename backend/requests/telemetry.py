@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .reply import Failure
 from .request import Request
+
+if TYPE_CHECKING:
+    from dispatch_kubeflow.machine.context import Clock
 
 LOGGER = logging.getLogger("dispatch_kubeflow.requests")
 logging.getLogger("dispatch_kubeflow").addHandler(logging.NullHandler())
@@ -25,12 +27,13 @@ _IDS = ("audit-id", "x-request-id")
 class Record:
     """One request as it is told of; made when it begins, told when it ends."""
 
-    __slots__ = ("_began", "_operation", "_request", "_span", "request_id")
+    __slots__ = ("_began", "_clock", "_operation", "_request", "_span", "request_id")
 
-    def __init__(self, request: Request, operation: str) -> None:
+    def __init__(self, request: Request, operation: str, clock: Clock) -> None:
+        self._clock = clock
         self._request = request
         self._operation = operation
-        self._began = time.monotonic()
+        self._began = self._clock.monotonic()
         self._span = _span(request, operation)
         self.request_id: str | None = None
 
@@ -57,7 +60,7 @@ class Record:
             "status": status,
             "sent": sent,
             "result": result,
-            "milliseconds": round((time.monotonic() - self._began) * 1000, 3),
+            "milliseconds": round((self._clock.monotonic() - self._began) * 1000, 3),
             "request_id": self.request_id,
         }
         LOGGER.info(

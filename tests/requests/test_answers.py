@@ -443,7 +443,7 @@ def test_an_answer_of_the_older_version_is_read_and_its_connection_not_kept(plai
 
 
 def test_an_answer_longer_than_any_is_not_gathered(plain, open_door, monkeypatch):
-    from dispatch_kubeflow.backend.requests import door as module
+    from dispatch_kubeflow.backend.requests import sender as module
 
     monkeypatch.setattr(module, "_LARGEST", 10)
     assert ask(open_door(plain), REQUESTS["create"], Context.with_timeout(5)).result == "lost"

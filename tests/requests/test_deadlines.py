@@ -82,7 +82,7 @@ def test_the_bound_of_one_request_is_no_deadline_of_the_context(certificates):
     for place in ("silent", "handshake-silent"):
         make, sent = PLACES[place]
         with make(certificates) as door:
-            door._timeout = 0.1
+            door._sender.timeout = 0.1
             failure = door.send(REQUEST, Context.background(), operation="find").failure
         assert failure is not None
         assert failure.result == ("lost" if sent else "unsent")
@@ -91,7 +91,7 @@ def test_the_bound_of_one_request_is_no_deadline_of_the_context(certificates):
 
 def test_a_plugin_that_outlives_the_bound_of_one_request_gave_no_token(certificates):
     with PLACES["plugin"][0](certificates) as door:
-        door._timeout = 0.1
+        door._sender.timeout = 0.1
         failure = door.send(REQUEST, Context.background(), operation="find").failure
     assert failure is not None
     assert failure.result == "token-failed"

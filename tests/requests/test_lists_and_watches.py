@@ -479,9 +479,9 @@ def test_closing_a_watch_closes_its_connection(little):
         next(watch)
         little.change("ADDED", "b-1")
         next(watch)
-        assert len(door._calls) == 1
+        assert len(door._sender._under_way) == 1
         watch.close()
-        assert door._calls == set()
+        assert door._sender._under_way == set()
         assert list(watch) == []
 
 
@@ -591,12 +591,12 @@ def test_a_log_that_is_left_closes_its_connection(little):
         lines = log_of(door).lines
         next(lines)
         lines.close()
-        assert door._calls == set()
+        assert door._sender._under_way == set()
         little.answers.append(raw(200, b"one\n"))
         unread = log_of(door)
-        assert len(door._calls) == 1
+        assert len(door._sender._under_way) == 1
         del unread
-        assert door._calls == set()
+        assert door._sender._under_way == set()
 
 
 def test_a_line_without_an_end_comes_in_parts(little):

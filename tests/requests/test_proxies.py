@@ -137,7 +137,9 @@ def test_trap_a_connect_that_is_refused_is_unsent_whatever_its_status(secure, ce
 def test_trap_a_proxy_that_cannot_be_reached_is_unsent(secure, certificates):
     with door_through(lambda *_: None, secure.url, certificates) as door:
         pass
-    got = ask(Door(door._cluster, request_timeout=5, clock=SystemClock()), REQUESTS["create"], Context.with_timeout(5))
+    got = ask(
+        Door(door._sender._cluster, request_timeout=5, clock=SystemClock()), REQUESTS["create"], Context.with_timeout(5)
+    )
     assert (got.result, got.sent) == ("unsent", False)
 
 

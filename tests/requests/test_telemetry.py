@@ -71,14 +71,16 @@ def test_no_token_value_name_or_body_is_ever_told(plain, upstream, open_door, ca
     assert "a-1" not in told
 
 
+ONE_REQUEST = (
+    "import sys; from dispatch_kubeflow.backend.requests import *; from dispatch_kubeflow.machine.context import *;"
+    "from dispatch_kubeflow.backend.requests.resources import PODS;"
+    "door = Door(ClusterAccess.at('http://127.0.0.1:1'), request_timeout=1, clock=SystemClock());"
+    "door.send(Request('GET', PODS, 'ns', 'a'), Context.background(), operation='find');"
+)
+
+
 def test_without_any_logging_set_up_nothing_is_printed():
-    code = (
-        "from dispatch_kubeflow.backend.requests import *; from dispatch_kubeflow.backend.requests.resources import PODS;"
-        "from dispatch_kubeflow.machine.context import *;"
-        "door = Door(ClusterAccess.at('http://127.0.0.1:1'), request_timeout=1, clock=SystemClock());"
-        "door.send(Request('GET', PODS, 'ns', 'a'), Context.background(), operation='find')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", ONE_REQUEST], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
 
 
@@ -124,12 +126,6 @@ def test_an_application_with_opentelemetry_gets_one_span_a_request(plain, upstre
 
 
 def test_an_application_without_opentelemetry_does_not_load_it():
-    code = (
-        "import sys; from dispatch_kubeflow.backend.requests import *;"
-        "from dispatch_kubeflow.backend.requests.resources import PODS; from dispatch_kubeflow.machine.context import *;"
-        "door = Door(ClusterAccess.at('http://127.0.0.1:1'), request_timeout=1, clock=SystemClock());"
-        "door.send(Request('GET', PODS, 'ns', 'a'), Context.background(), operation='find');"
-        "print('opentelemetry' in sys.modules)"
-    )
+    code = ONE_REQUEST + "print('opentelemetry' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"False\n"
