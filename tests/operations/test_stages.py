@@ -428,7 +428,7 @@ def test_a_server_that_is_not_there_was_sent_nothing(world: World) -> None:
     target = start(backend)
     world.wire.server.shutdown()
     world.wire.server.server_close()
-    backend._adapter.door._connections.close()
+    backend._adapter.door._sender._connections.close()
     for name in ("open", "stop"):
         with refused("request.unsent") as caught:
             call(backend, name, ref=target)
