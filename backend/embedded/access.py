@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.errors import ApiError, forbidden, unauthorized
 from dispatch_kubeflow.backend.embedded.routes import Route
+from dispatch_kubeflow.backend.embedded.selectors import field_terms
 from dispatch_kubeflow.backend.embedded.store import Store
 from dispatch_kubeflow.backend.requests.resources import Resource
 
@@ -54,7 +56,8 @@ class Attributes:
     def of(cls, route: Route) -> Attributes:
         if not route.resource:
             return cls(route.verb, path=route.path)
-        return cls(route.verb, route.group, route.resource, route.subresource, route.namespace, route.name)
+        name = route.name or _selected_name(route)
+        return cls(route.verb, route.group, route.resource, route.subresource, route.namespace, name)
 
     @property
     def whole(self) -> str:
@@ -91,12 +94,11 @@ class Access:
         """Who sends a request: by client certificate, else by token; without either, nobody. 401 for a bad token."""
         if certified is not None:
             return certified
-        given = headers.get("authorization")
-        if given is None:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
-        scheme, _, token = given.partition(" ")
         user = self._tokens.get(token.strip())
-        if scheme.lower() != "bearer" or user is None:
+        if user is None:
             raise unauthorized()
         return user
 
@@ -117,8 +119,11 @@ class Access:
         for rule, source in self._bound(user, asked.namespace, missing):
             if _covers(rule, asked):
                 return True, f"RBAC: allowed by {source}"
-        if _is_basic(user, asked):
-            return True, ""
+        role = _basic_role(user, asked)
+        if role is not None:
+            group = "system:authenticated" if "system:authenticated" in user.groups else "system:unauthenticated"
+            source = f'ClusterRoleBinding "{role}" of ClusterRole "{role}" to Group "{group}"'
+            return True, f"RBAC: allowed by {source}"
         return False, f"RBAC: [{', '.join(missing)}]" if len(missing) > 1 else "".join(
             f"RBAC: {one}" for one in missing
         )
@@ -129,9 +134,10 @@ class Access:
             return [
                 {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
                 {"verbs": ["*"], "nonResourceURLs": ["*"]},
+                *_basic_rules(user),
             ]
         own = [rule for rule in self._rules.get(user.name, ()) if rule.get("namespace") in (None, "", namespace)]
-        return [*own, *(rule for rule, _ in self._bound(user, namespace, []))]
+        return [*own, *(rule for rule, _ in self._bound(user, namespace, [])), *_basic_rules(user)]
 
     def _bound(self, user: User, namespace: str, missing: list[str]) -> Iterator[tuple[Object, str]]:
         for binding in self._store.states(_CLUSTER_BINDINGS):
@@ -159,6 +165,17 @@ class Access:
             yield rule, source
 
 
+def _selected_name(route: Route) -> str:
+    """The name a field selector asks for alone, which counts as the request's own."""
+    text = route.query.get("fieldSelector", "")
+    if "metadata.name" not in text or route.verb not in ("list", "watch", "deletecollection"):
+        return ""
+    with suppress(ApiError):
+        # What cannot be read is refused where it is used.
+        return next((value for name, sign, value in field_terms(text) if name == "metadata.name" and sign != "!="), "")
+    return ""
+
+
 def refusal(user: User, asked: Attributes, reason: str = "") -> ApiError:
     """The 403 of access control."""
     tail = f": {reason}" if reason else ""
@@ -183,12 +200,26 @@ def _is(subject: Object, user: User) -> bool:
     return user.name == f"system:serviceaccount:{subject.get('namespace', '')}:{name}"
 
 
-def _is_basic(user: User, asked: Attributes) -> bool:
-    """What the default roles give everybody (`system:discovery`, `system:basic-user`, `system:public-info-viewer`)."""
-    if asked.path:
-        paths = _DISCOVERY if "system:authenticated" in user.groups else _PUBLIC
-        return asked.verb == "get" and any(_matches_path(pattern, asked.path) for pattern in paths)
-    return "system:authenticated" in user.groups and asked.verb == "create" and asked.resource in _SELF
+def _basic_role(user: User, asked: Attributes) -> str | None:
+    """The default role by which everybody may."""
+    known = "system:authenticated" in user.groups
+    if asked.path and asked.verb == "get":
+        if known and any(_matches_path(pattern, asked.path) for pattern in _DISCOVERY):
+            return "system:discovery"
+        return "system:public-info-viewer" if asked.path in _PUBLIC else None
+    return "system:basic-user" if known and asked.verb == "create" and asked.resource in _SELF else None
+
+
+def _basic_rules(user: User) -> list[Object]:
+    if "system:authenticated" not in user.groups:
+        return [{"verbs": ["get"], "nonResourceURLs": list(_PUBLIC)}]
+    reviews = sorted(_SELF - {"selfsubjectreviews"})
+    return [
+        {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": reviews},
+        {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]},
+        {"verbs": ["get"], "nonResourceURLs": list(_DISCOVERY)},
+        {"verbs": ["get"], "nonResourceURLs": list(_PUBLIC)},
+    ]
 
 
 def _covers(rule: Object, asked: Attributes) -> bool:

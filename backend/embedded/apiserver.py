@@ -103,7 +103,7 @@ class Apiserver:
     def _unresourced(self, request: Request, target: Route) -> Answer:
         answer = discovery.answer(self.store, target.path)
         if answer is None:
-            return of_text(404, "404 page not found")
+            return self._nowhere(target.path.strip("/").split("/"))
         if request.method not in ("GET", "HEAD"):
             return of_error(_unallowed())
         return answer
@@ -119,12 +119,13 @@ class Apiserver:
         )
         if found is not None and (not found.custom or _fits(found, target)):
             return found
-        # Kubernetes' own groups answer an unknown resource in JSON; a custom one's path leads nowhere, in plain text.
+        return self._nowhere(target.path.strip("/").split("/"))
+
+    def _nowhere(self, steps: list[str]) -> Answer:
+        """404: in JSON below Kubernetes' own groups, in plain text where no group answers."""
         own = {kind.resource.group for kind in self.store.kinds() if not kind.custom}
-        if target.group in own:
-            return of_error(
-                ApiError(404, "NotFound", "the server could not find the requested resource", bare_details=True)
-            )
+        if (steps[0] == "api" and len(steps) > 1) or (steps[0] == "apis" and len(steps) > 1 and steps[1] in own):
+            return of_error(_nowhere())
         return of_text(404, "404 page not found")
 
     def _subresource(self, request: Request, target: Route, kind: Kind, how: Write, shape: Form) -> Answer:
@@ -140,16 +141,15 @@ class Apiserver:
         if kind.custom:
             raise not_found(kind.resource.group, kind.resource.plural, target.name)
         known = (kind.resource.plural, target.subresource) in _SUBRESOURCES
-        raise (
-            _unallowed()
-            if known
-            else ApiError(404, "NotFound", "the server could not find the requested resource", bare_details=True)
-        )
+        raise _unallowed() if known else _nowhere()
 
     def _verb(self, request: Request, target: Route, kind: Kind, how: Write, shape: Form) -> Answer:
         verb = target.verb
-        if not kind.custom and not _routed(kind, target, request.method):
-            raise _unallowed()
+        if not kind.custom:
+            if kind.resource.namespaced and target.name and not target.namespace:
+                raise _nowhere()
+            if not _routed(kind, target, request.method):
+                raise _unallowed()
         if verb == "get":
             return reading.get(self.store, kind, target, shape)
         if verb == "list":
@@ -197,7 +197,11 @@ def _routed(kind: Kind, target: Route, method: str) -> bool:
     if kind.resource.namespaced and not target.namespace:
         # Over all namespaces one may list and, of the kinds served here, nothing else.
         return method in ("GET", "HEAD")
-    return method in ("GET", "HEAD", "POST", "DELETE")
+    return method in ("GET", "HEAD", "POST") or (method == "DELETE" and "deletecollection" in kind.verbs)
+
+
+def _nowhere() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", bare_details=True)
 
 
 def _unallowed() -> ApiError:

@@ -37,30 +37,25 @@ def object_body(kind: Kind, headers: Mapping[str, str], body: bytes) -> tuple[Ob
     """The object a create or a put carries, and the duplicate fields in it; 413, 415 or 400."""
     media = media_type(headers)
     if media not in _OBJECT_TYPES:
-        raise unsupported_media(_OBJECT_TYPES if kind.custom else [*_OBJECT_TYPES, _PROTOBUF])
+        raise unsupported_media([*_OBJECT_TYPES, _PROTOBUF])
     check_size(body)
     resource = kind.resource
     try:
         obj, twice = decoded(body, yaml=media == "application/yaml")
     except ValueError as error:
-        raise _unrecognized(kind, str(error), body) from None
-    if not isinstance(obj, dict):
-        found = type(obj).__name__
-        raise _unrecognized(kind, f"json: cannot unmarshal {found} into Go value of type struct", body)
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", body) from None
+    if obj is not None and not isinstance(obj, dict):
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {_not_typed(obj)}", body)
+    obj = obj or {}
     said_kind, said_version = obj.get("kind") or "", obj.get("apiVersion") or ""
     if not said_kind and kind.custom:
         raise _unrecognized(kind, f"Object 'Kind' is missing in '{body.decode(errors='replace')}'", body)
-    if not said_version and kind.custom:
-        raise bad_request(
-            f'{said_kind} in version "" cannot be handled as a {resource.kind}: '
-            f"Object 'apiVersion' is missing in '{body.decode(errors='replace')}'"
-        )
-    if said_version and said_version != resource.api_version:
+    if (said_version or kind.custom) and said_version != resource.api_version:
         raise bad_request(
             f"the API version in the data ({said_version}) does not match the expected API version "
             f"({resource.api_version})"
         )
-    if said_kind and said_kind != resource.kind:
+    if said_kind and said_kind != resource.kind and not kind.custom:
         raise bad_request(
             f'{said_kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             f'no kind "{said_kind}" is registered for version "{resource.api_version}" in scheme "pkg/api/legacyscheme"'
@@ -108,7 +103,9 @@ def _find_twice(value: Any, path: str, twice: list[str]) -> None:
 
 def _yaml(body: bytes) -> Any:
     try:
-        return YAML(typ="safe", pure=True).load(body.decode())
+        reader = YAML(typ="safe", pure=True)
+        reader.version = (1, 1)
+        return reader.load(body.decode())
     except (YAMLError, ValueError) as error:
         raise ValueError(f"error converting YAML to JSON: {error}") from None
 
@@ -118,6 +115,8 @@ def _refused(constant: str) -> Any:
 
 
 def _go_words(body: bytes, error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"invalid character '{chr(body[error.start])}' looking for beginning of value"
     position = getattr(error, "pos", None)
     text = body.decode(errors="replace")
     if position is None or position >= len(text):
@@ -128,6 +127,14 @@ def _go_words(body: bytes, error: Exception) -> str:
 def _unrecognized(kind: Kind, why: str, body: bytes) -> ApiError:
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind.resource.kind}): {why} ({_summary(body)})"
+    )
+
+
+def _not_typed(value: Any) -> str:
+    names: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
+    return (
+        f"json: cannot unmarshal {names[type(value)]} into Go value of type "
+        'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
     )
 
 

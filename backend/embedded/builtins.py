@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded.errors import FieldError, invalid_value, required
+from dispatch_kubeflow.backend.embedded.errors import FieldError, forbidden_field, invalid_value, not_supported, required
 
 Object = dict[str, Any]
 
+_RESTARTS = ("Always", "OnFailure", "Never")
 _MAX_INT32 = 2**31 - 1
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -90,18 +91,30 @@ def check_pod(new: Object, old: Object | None) -> list[FieldError]:
             faults.append(required(f"spec.containers[{index}].name"))
         if not container.get("image"):
             faults.append(required(f"spec.containers[{index}].image"))
-    if old is not None and old.get("spec", {}).get("nodeName") and spec.get("nodeName") != old["spec"]["nodeName"]:
-        faults.append(
-            FieldError(
-                "Forbidden",
-                "spec",
-                detail="pod updates may not change fields other than `spec.containers[*].image`,"
-                "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
-                "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
-                "(allow it to be set to 1 if it was previously negative)",
-            )
-        )
+    if spec.get("restartPolicy") not in _RESTARTS:
+        faults.append(not_supported("spec.restartPolicy", spec.get("restartPolicy"), _RESTARTS))
     return faults
+
+
+def check_pod_change(new: Object, old: Object) -> list[FieldError]:
+    """The fault of a pod's update that changes more of its spec than may change."""
+    if _fixed(new["spec"]) == _fixed(old["spec"]):
+        return []
+    text = (
+        "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+        "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+        "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+    )
+    return [forbidden_field("spec", text)]
+
+
+def _fixed(spec: Object) -> Object:
+    changeable = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
+    fixed = {key: value for key, value in spec.items() if key not in changeable}
+    for key in ("containers", "initContainers"):
+        if key in fixed:
+            fixed[key] = [{name: value for name, value in item.items() if name != "image"} for item in fixed[key]]
+    return fixed
 
 
 def default_job(obj: Object) -> None:
@@ -114,7 +127,8 @@ def default_job(obj: Object) -> None:
     template = spec.setdefault("template", {})
     labels = (template.get("metadata") or {}).get("labels")
     if labels and not obj["metadata"].get("labels"):
-        obj["metadata"]["labels"] = dict(labels)
+        # The very same map, as in Kubernetes: what is added to the template's labels later, the Job gets too.
+        obj["metadata"]["labels"] = labels
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
@@ -159,7 +173,7 @@ def check_job(new: Object, old: Object | None) -> list[FieldError]:
         faults.append(required("spec.completions", "when completion mode is Indexed"))
     if old is None:
         return faults
-    for key in ("completionMode", "podReplacementPolicy", "selector", "managedBy"):
+    for key in ("completionMode", "selector", "managedBy"):
         if spec.get(key) != old["spec"].get(key):
             faults.append(invalid_value(f"spec.{key}", spec.get(key), "field is immutable"))
     if spec.get("completions") != old["spec"].get("completions") and not (

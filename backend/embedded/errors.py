@@ -10,6 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+class Ordered(list[Any]):
+    """A bad value whose members the message shows in their order, as those of a Go struct, not sorted as a map's."""
+
+
 OMIT = object()
 """A bad value that the message leaves out."""
 
@@ -109,7 +113,7 @@ def invalid_value(field: str, value: Any, detail: str = "") -> FieldError:
 
 
 def not_supported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
-    names = ", ".join(json.dumps(name, ensure_ascii=False) for name in sorted(allowed))
+    names = ", ".join(json.dumps(name, ensure_ascii=False) for name in allowed)
     return FieldError("Unsupported value", field, value, f"supported values: {names}")
 
 
@@ -275,4 +279,4 @@ def _shown(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=not isinstance(value, Ordered))

@@ -77,8 +77,13 @@ def form(accept: str | None, kind: Kind | None) -> Form:
 
 
 def _unacceptable(kind: Kind | None) -> ApiError:
-    own = ["application/json", "application/yaml"]
-    return not_acceptable(own if kind is not None and kind.custom else [*own, _PROTOBUF])
+    own = ["application/json", "application/yaml", _PROTOBUF]
+    if kind is None or kind.custom:
+        return not_acceptable(own)
+    # A built-in kind's routes refuse before Kubernetes' own negotiation, in their library's words.
+    streamed = ["application/json;stream=watch", f"{_PROTOBUF};stream=watch"]
+    text = f"406: Not Acceptable\n\nAvailable representations: {', '.join([*own, *streamed])}"
+    return ApiError(406, "NotAcceptable", text, bare_details=True)
 
 
 def _partial(obj: Object) -> Object:

@@ -28,8 +28,8 @@ class Schema(Protocol):
         """Fill in defaults, in place."""
         ...
 
-    def validate(self, new: Object, old: Object | None) -> list[FieldError]:
-        """Every fault the schema and its rules find."""
+    def validate(self, new: Object, old: Object | None, *, blocked: bool) -> list[FieldError]:
+        """Every fault the schema finds, and its rules unless a fault found before is of a kind that blocks them."""
         ...
 
 
@@ -54,6 +54,7 @@ class Kind:
     defaults: Callable[[Object], None] = _nothing
     initialise: Callable[[Object], None] = _nothing
     check: Callable[[Object, Object | None], list[FieldError]] | None = None
+    check_change: Callable[[Object, Object], list[FieldError]] | None = None
     schema: Schema | None = None
     verbs: tuple[str, ...] = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
     short_names: tuple[str, ...] = ()
@@ -78,6 +79,10 @@ class Kind:
         """The object as it may be stored: the other half kept from the old one, the generation advanced if due."""
         if subresource == "status":
             return self._status_only(new, old)
+        if subresource == "binding":
+            # A scheduler's word: where the pod goes and that it was scheduled, and nothing else.
+            placed = {**old["spec"], "nodeName": new["spec"].get("nodeName")}
+            return {**old, "metadata": dict(new["metadata"]), "spec": placed, "status": new.get("status") or {}}
         if self.resource.kind == "Namespace":
             # Only `finalize` takes a namespace's own finalizers away.
             wanted = new.get("spec") if subresource == "finalize" else old.get("spec")
@@ -143,6 +148,7 @@ def built_in() -> list[Kind]:
         _core(
             "namespaces", "Namespace", namespaced=False, has_status=True, name_check=label_1123, returns_deleted=True,
             initialise=builtins.new_namespace, short_names=("ns",),
+            verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         ),
         _core(
             "nodes", "Node", namespaced=False, has_status=True, defaults=builtins.default_node, short_names=("no",)
@@ -150,6 +156,7 @@ def built_in() -> list[Kind]:
         _core(
             "pods", "Pod", has_status=True, has_generation=True, returns_deleted=True, graceful=True,
             defaults=builtins.default_pod, initialise=builtins.new_pod, check=builtins.check_pod,
+            check_change=builtins.check_pod_change,
             short_names=("po",), categories=("all",),
         ),
         _core("configmaps", "ConfigMap", create_on_update=False, short_names=("cm",)),

@@ -13,6 +13,7 @@ from typing import Any
 
 from dispatch_kubeflow.backend.embedded.errors import (
     FieldError,
+    Ordered,
     forbidden_field,
     invalid_value,
     required,
@@ -32,6 +33,7 @@ _LABEL_1123_RE = re.compile(rf"{_LABEL_1123}\Z")
 _LABEL_1035_RE = re.compile(rf"{_LABEL_1035}\Z")
 _QUALIFIED_RE = re.compile(rf"{_QUALIFIED}\Z")
 _VALUE_RE = re.compile(rf"{_VALUE}\Z")
+_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _ANNOTATIONS_LIMIT = 256 * 1024
 
@@ -140,16 +142,25 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     return faults
 
 
-def _qualified(name: str) -> list[str]:
+def label_value(value: str) -> list[str]:
+    """What is wrong with a label's value."""
+    faults = ["must be no more than 63 bytes"] if len(value) > 63 else []
+    return faults if _VALUE_RE.match(value) else [*faults, _VALUE_TEXT]
+
+
+def qualified_name(name: str) -> list[str]:
+    """What is wrong with the key of a label, an annotation or a finalizer."""
     prefix, slash, local = name.rpartition("/")
     faults: list[str] = []
     if slash:
         if "/" in prefix:
             return [
-                "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
-                "an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-                "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' "
-                "(e.g. 'example.com/MyName')"
+                (
+                    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+                    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+                    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and "
+                    "'/' (e.g. 'example.com/MyName')"
+                )
             ]
         if not prefix:
             faults.append("prefix part must be non-empty")
@@ -167,11 +178,8 @@ def _qualified(name: str) -> list[str]:
 def _labels(labels: Mapping[str, str]) -> list[FieldError]:
     faults: list[FieldError] = []
     for key, value in labels.items():
-        faults += [invalid_value("metadata.labels", key, text) for text in _qualified(key)]
-        if len(value) > 63:
-            faults.append(invalid_value("metadata.labels", value, "must be no more than 63 bytes"))
-        if not _VALUE_RE.match(value):
-            faults.append(invalid_value("metadata.labels", value, _VALUE_TEXT))
+        faults += [invalid_value("metadata.labels", key, text) for text in qualified_name(key)]
+        faults += [invalid_value("metadata.labels", value, text) for text in label_value(value)]
     return faults
 
 
@@ -179,7 +187,7 @@ def _annotations(annotations: Mapping[str, str]) -> list[FieldError]:
     faults: list[FieldError] = []
     size = 0
     for key, value in annotations.items():
-        faults += [invalid_value("metadata.annotations", key, text) for text in _qualified(key.lower())]
+        faults += [invalid_value("metadata.annotations", key, text) for text in qualified_name(key.lower())]
         size += len(key.encode()) + len(value.encode())
     if size > _ANNOTATIONS_LIMIT:
         faults.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
@@ -212,7 +220,7 @@ def _owners(owners: list[Any]) -> list[FieldError]:
                 faults.append(
                     invalid_value(
                         "metadata.ownerReferences",
-                        owners,
+                        Ordered({key: item[key] for key in _OWNER if key in item} for item in owners),
                         "Only one reference can have Controller set to true. "
                         f'Found "true" in references for {controller} and {current}',
                     )
@@ -225,7 +233,7 @@ def _owners(owners: list[Any]) -> list[FieldError]:
 def _finalizers(finalizers: list[str]) -> list[FieldError]:
     faults: list[FieldError] = []
     for name in finalizers:
-        faults += [invalid_value("metadata.finalizers", name, text) for text in _qualified(name)]
+        faults += [invalid_value("metadata.finalizers", name, text) for text in qualified_name(name)]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         faults.append(
             invalid_value(

@@ -7,7 +7,7 @@ import binascii
 import json
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.errors import (
@@ -95,12 +95,16 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
         query.get("fieldSelector"),
         query.get("resourceVersion", ""),
         query.get("resourceVersionMatch", ""),
-        _number(query, "limit") or 0,
+        max(_number(query, "limit") or 0, 0),
         query.get("continue", ""),
         is_true(query.get("allowWatchBookmarks")),
         is_true(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
         _number(query, "timeoutSeconds"),
     )
+    legacy = options.version_text in ("", "0")
+    if watch and legacy and options.initial_events is None and not options.match:
+        # Since streaming lists, a watch from nowhere in particular is one.
+        options = replace(options, initial_events=True, match="NotOlderThan")
     faults = _watch_faults(options) if watch else _list_faults(options)
     if faults:
         raise invalid(_META, "ListOptions", "", faults)
@@ -204,6 +208,8 @@ def _bad_token(text: str) -> Exception:
 
 def _first_bad(text: bytes) -> str:
     first = text[:1].decode("latin-1")
+    if first and not first.isprintable():
+        first = f"\\x{ord(first):02x}" if ord(first) < 0x80 else f"\\u{ord(first):04x}"
     return f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
 
 

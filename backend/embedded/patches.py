@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.copying import copied
-from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request
+from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, unreasoned
 
 Object = dict[str, Any]
 
@@ -115,7 +115,7 @@ def _merged_list(current: Any, patch: list[Any], plural: str, field: str, parent
     result = before
     for item in patch:
         if not isinstance(item, dict) or key not in item:
-            raise bad_request(f"map: {json.dumps(item)} does not contain declared merge key: {key}")
+            raise unreasoned(f"map: {json.dumps(item)} does not contain declared merge key: {key}")
         place = next((index for index, old in enumerate(result) if old.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             result = [old for old in result if old.get(key) != item[key]]

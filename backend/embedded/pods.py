@@ -102,13 +102,11 @@ def bind(store: Store, route: Route, request: Request, how: Write) -> Answer:
         assigned = pod["spec"].get("nodeName")
         if assigned:
             raise conflict("", "pods/binding", route.name, f'pod {route.name} is already assigned to node "{assigned}"')
-        pod["spec"]["nodeName"] = target
         bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": store.now()}
         status = pod.setdefault("status", {})
         conditions = [item for item in status.get("conditions") or [] if item.get("type") != "PodScheduled"]
-        placed = store.update(PODS, pod, write=how)
-        placed["status"]["conditions"] = [*conditions, bound]
-        store.update(PODS, placed, "status", write=how)
+        status["conditions"] = [*conditions, bound]
+        store.update(PODS, {**pod, "spec": {**pod["spec"], "nodeName": target}}, "binding", write=how)
     return _success()
 
 
@@ -137,7 +135,7 @@ def _log_query(route: Route) -> LogQuery:
     if limit is not None and limit < 1:
         faults.append(invalid_value("limitBytes", limit, "must be greater than 0"))
     if since is not None and moment:
-        faults.append(forbidden_field("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        faults.append(forbidden_field("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     elif since is not None and since < 1:
         faults.append(invalid_value("sinceSeconds", since, "must be greater than 0"))
     if "stream" in query:
@@ -147,7 +145,7 @@ def _log_query(route: Route) -> LogQuery:
     try:
         since_time = datetime.fromisoformat(moment) if moment else None
     except ValueError:
-        raise bad_request(f'parsing time "{moment}" as "2006-01-02T15:04:05Z07:00": cannot parse') from None
+        raise bad_request(f'parsing time "{moment}" as "2006-01-02T15:04:05Z07:00": cannot parse "{moment}" as "2006"') from None
     return LogQuery(
         tail,
         is_true(query.get("follow")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded.errors import bad_request, expired, future_version
+from dispatch_kubeflow.backend.embedded.errors import bad_request, expired, future_version, unreasoned
 from dispatch_kubeflow.backend.embedded.forms import Form
 from dispatch_kubeflow.backend.embedded.history import Stored
 from dispatch_kubeflow.backend.embedded.kinds import Kind
@@ -27,7 +27,10 @@ _TOO_OLD_PAGE = (
 
 def get(store: Store, kind: Kind, route: Route, form: Form) -> Answer:
     """One object; 504 for a version not reached yet."""
-    asked = _version(route.query.get("resourceVersion", ""))
+    try:
+        asked = parsed_version(route.query.get("resourceVersion", ""))
+    except ValueError as fault:
+        raise unreasoned(str(fault)) from None
     if asked is not None and asked > store.resource_version:
         raise future_version(asked, store.resource_version)
     namespace = route.namespace if kind.resource.namespaced else None
@@ -39,7 +42,7 @@ def collection(store: Store, kind: Kind, route: Route, options: ListOptions, for
     """A list or a page of one."""
     namespace = route.namespace or None if kind.resource.namespaced else None
     with store.lock:
-        states, version, start = _stand(store, kind, namespace, options)
+        states, version = _stand(store, kind, namespace, options)
         limit = 0 if options.version_text == "0" else options.limit
         more = bool(limit) and len(states) > limit
         page = states[:limit] if more else states
@@ -50,7 +53,7 @@ def collection(store: Store, kind: Kind, route: Route, options: ListOptions, for
             metadata["continue"] = Continue(version, f"{place}\0").encoded()
             if not options.label_selector and not options.field_selector:
                 metadata["remainingItemCount"] = len(states) - limit
-        if form.shape == "whole" and start is None and not more and kind.custom:
+        if form.shape == "whole" and not more and kind.custom:
             # A custom resource's list says so even when there is nothing to go on to.
             metadata["continue"] = ""
         return Answer(200, form.collection(kind, page, metadata, store.clock.now()), form.content_type)
@@ -58,11 +61,11 @@ def collection(store: Store, kind: Kind, route: Route, options: ListOptions, for
 
 def _stand(
     store: Store, kind: Kind, namespace: str | None, options: ListOptions
-) -> tuple[list[Stored], int, str | None]:
-    """The states to answer with, the version they stand at, and where the page starts."""
+) -> tuple[list[Stored], int]:
+    """The states to answer with and the version they stand at."""
     if not options.token:
         at = _at(store, options)
-        return _states(store, kind, namespace, options, at), at or store.resource_version, None
+        return _states(store, kind, namespace, options, at), at or store.resource_version
     token = Continue.decoded(options.token)
     if options.version_text not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
@@ -72,7 +75,7 @@ def _stand(
     states = _states(store, kind, namespace, options, version)
     by_namespace = kind.resource.namespaced and not namespace
     keys = [f"{state.place[0]}/{state.place[1]}" if by_namespace else state.place[1] for state in states]
-    return states[bisect_left(keys, token.start) :], version, token.start
+    return states[bisect_left(keys, token.start) :], version
 
 
 def _states(store: Store, kind: Kind, namespace: str | None, options: ListOptions, at: int | None) -> list[Stored]:

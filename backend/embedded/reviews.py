@@ -7,7 +7,7 @@ from typing import Any
 
 from dispatch_kubeflow.backend.embedded.access import Access, Attributes, User
 from dispatch_kubeflow.backend.embedded.bodies import object_body
-from dispatch_kubeflow.backend.embedded.errors import FieldError, invalid, invalid_value
+from dispatch_kubeflow.backend.embedded.errors import invalid, invalid_value
 from dispatch_kubeflow.backend.embedded.kinds import Kind
 from dispatch_kubeflow.backend.embedded.messages import Answer, Request, of_object
 from dispatch_kubeflow.backend.requests.resources import ACCESS_REVIEWS, Resource
@@ -28,7 +28,7 @@ def review(access: Access, user: User, kind: Kind, request: Request, namespace: 
             "kind": kind.resource.kind,
             "apiVersion": kind.resource.api_version,
             "metadata": {},
-            "spec": spec,
+            "spec": {} if kind.resource.kind == "SelfSubjectRulesReview" else spec,
             "status": status,
         },
         201,
@@ -36,12 +36,12 @@ def review(access: Access, user: User, kind: Kind, request: Request, namespace: 
 
 
 def _self(access: Access, user: User, spec: Object, _: str) -> Object:
-    return _decision(access, user, spec, "SelfSubjectAccessReview")
+    return _decision(access, user, spec)
 
 
 def _other(access: Access, _: User, spec: Object, __: str) -> Object:
     subject = User(spec.get("user") or "", frozenset(spec.get("groups") or ()))
-    return _decision(access, subject, spec, "SubjectAccessReview")
+    return _decision(access, subject, spec)
 
 
 def _local(access: Access, user: User, spec: Object, namespace: str) -> Object:
@@ -64,18 +64,15 @@ def _rules(access: Access, user: User, spec: Object, _: str) -> Object:
     }
 
 
-def _decision(access: Access, user: User, spec: Object, kind: str) -> Object:
+def _decision(access: Access, user: User, spec: Object) -> Object:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (resource is None) == (path is None):
-        fault = FieldError(
-            "Invalid value",
-            "spec.resourceAttributes",
-            resource,
-            "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-            if resource is None
-            else "cannot be specified in combination with nonResourceAttributes",
-        )
-        raise invalid(_GROUP, kind, "", [fault])
+    if resource is None and path is None:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise invalid(_GROUP, "", "", [invalid_value("spec.resourceAttributes", None, text)])
+    if resource is not None and path is not None:
+        shown = {key.capitalize(): value for key, value in path.items()}
+        text = "cannot be specified in combination with resourceAttributes"
+        raise invalid(_GROUP, "", "", [invalid_value("spec.nonResourceAttributes", shown, text)])
     if resource is not None:
         asked = Attributes(
             resource.get("verb") or "",

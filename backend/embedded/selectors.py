@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded.errors import bad_request
+from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request
+from dispatch_kubeflow.backend.embedded.metadata import label_value, qualified_name
 
 Match = Callable[[Mapping[str, Any]], bool]
+Labels = Mapping[str, str]
+Test = Callable[[Labels], bool]
 
-_TERM = re.compile(
-    r"\s*(?:(?P<not>!)\s*(?P<absent>[^\s=!,()<>]+)"
-    r"|(?P<key>[^\s=!,()<>]+)\s*(?:(?P<op>==|!=|=)\s*(?P<value>[^\s,=!()<>]*)"
-    r"|(?P<order>[<>])\s*(?P<bound>-?\d+)"
-    r"|(?:\s(?P<set>in|notin))\s*\((?P<values>[^()]*)\))?)\s*(?:,|$)"
-)
-_KEY = re.compile(r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
-_VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
-_FIELD_TERM = re.compile(r"^\s*([^=!]+?)\s*(==|!=|=)\s*(.*?)\s*$")
+_TOKEN = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
+_SIGNS = frozenset({"==", "!=", "=", "!", ",", "(", ")", "<", ">", ""})
+_OPERATORS = "in, notin, =, ==, !=, gt, lt"
+_FIELD_TERM = re.compile(r"^([^=!]+?)(==|!=|=)(.*)$", re.DOTALL)
 
 _POD_FIELDS = {
     "spec.nodeName": ("spec", "nodeName"),
@@ -55,17 +53,8 @@ def label_selector(text: str | None) -> Match | None:
     """The test a label selector stands for, or None when it selects everything; 400 when it cannot be read."""
     if not text or not text.strip():
         return None
-    tests: list[Callable[[Mapping[str, str]], bool]] = []
-    position = 0
-    while position < len(text):
-        term = _TERM.match(text, position)
-        if term is None or term.end() == position:
-            raise bad_request(
-                f"unable to parse requirement: found '{text[position:].strip()}', expected: ',' or 'end of string'"
-            )
-        tests.append(_label_test(term, text))
-        position = term.end()
-    return lambda obj: _all_match(tests, obj["metadata"].get("labels") or {})
+    tests = list(_Parser(text).requirements())
+    return lambda obj: _holds(tests, obj["metadata"].get("labels") or {})
 
 
 def field_selector(text: str | None, group: str, plural: str) -> Match | None:
@@ -78,15 +67,26 @@ def field_selector(text: str | None, group: str, plural: str) -> Match | None:
         **_EXTRA_FIELDS.get((group, plural), {}),
     }
     tests: list[Match] = []
-    for part in text.split(","):
-        term = _FIELD_TERM.match(part)
-        if term is None:
-            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        name, operator, value = term.groups()
+    for name, operator, value in field_terms(text):
         if name not in paths:
             raise bad_request(f"field label not supported: {name}")
         tests.append(_field_test(paths[name], value, operator == "!="))
     return lambda obj: all(test(obj) for test in tests)
+
+
+def field_terms(text: str) -> Iterator[tuple[str, str, str]]:
+    """The terms of a field selector: field, operator, value with its escapes undone."""
+    for part in re.split(r"(?<!\\),", text):
+        if not part:
+            continue
+        term = _FIELD_TERM.match(part)
+        if term is None:
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+        name, operator, value = term.groups()
+        bare = re.search(r"(?<!\\)=", value)
+        if bare is not None:
+            raise bad_request("invalid field selector: unescaped character in value: 61")
+        yield name, operator, re.sub(r"\\([\\,=])", r"\1", value)
 
 
 def both(first: Match | None, second: Match | None) -> Match | None:
@@ -96,31 +96,104 @@ def both(first: Match | None, second: Match | None) -> Match | None:
     return lambda obj: first(obj) and second(obj)
 
 
-def _all_match(tests: list[Callable[[Mapping[str, str]], bool]], labels: Mapping[str, str]) -> bool:
-    return all(test(labels) for test in tests)
+class _Parser:
+    """Reads a label selector token by token, for it is at a token that the apiserver says what it expected."""
 
+    def __init__(self, text: str) -> None:
+        self._tokens = [*_TOKEN.findall(text), ""]
+        self._next = 0
 
-def _label_test(term: re.Match[str], text: str) -> Callable[[Mapping[str, str]], bool]:
-    key = term["absent"] or term["key"]
-    if not _KEY.match(key) or len(key.rsplit("/", 1)[-1]) > 63:
-        raise bad_request(f"unable to parse requirement: <nil>: Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')")  # fmt: skip
-    if term["not"]:
-        return lambda labels: key not in labels
-    if term["op"]:
-        value = _checked(term["value"], key)
-        if term["op"] == "!=":
+    def requirements(self) -> Iterator[Test]:
+        while True:
+            if self._look() == "":
+                return
+            if self._look() in _SIGNS - {"!"}:
+                raise bad_request(f"found '{self._look()}', expected: !, identifier, or 'end of string'")
+            yield self._requirement()
+            token = self._take()
+            if token == "":
+                return
+            if token != ",":
+                raise bad_request(f"found '{token}', expected: ',' or 'end of string'")
+            if self._look() in _SIGNS - {"!"}:
+                raise bad_request(f"found '{self._look()}', expected: identifier after ','")
+
+    def _look(self) -> str:
+        return self._tokens[self._next]
+
+    def _take(self) -> str:
+        token = self._tokens[self._next]
+        self._next = min(self._next + 1, len(self._tokens) - 1)
+        return token
+
+    def _requirement(self) -> Test:
+        absent = self._look() == "!"
+        if absent:
+            self._take()
+        key = self._take()
+        if key in _SIGNS:
+            raise _unreadable(f"found '{key}', expected: identifier")
+        for fault in qualified_name(key):
+            raise _unreadable(f'<nil>: Invalid value: "{key}": {fault}')
+        if absent:
+            return lambda labels: key not in labels
+        if self._look() in ("", ","):
+            return lambda labels: key in labels
+        operator = self._take()
+        if operator in ("in", "notin"):
+            return _membership(key, self._values(key), operator == "in")
+        if operator not in ("=", "==", "!=", ">", "<"):
+            raise _unreadable(f"found '{operator}', expected: {_OPERATORS}")
+        return self._comparison(key, operator)
+
+    def _comparison(self, key: str, operator: str) -> Test:
+        value = "" if self._look() in ("", ",") else self._take()
+        if value in _SIGNS - {""}:
+            raise _unreadable(f"found '{value}', expected: identifier")
+        if operator in ("<", ">"):
+            if not re.fullmatch(r"[-+]?\d+", value):
+                raise _unreadable(
+                    f"values[0]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
+                )
+            return lambda labels: _ordered(labels.get(key), int(value), operator == ">")
+        _check(key, 0, value)
+        if operator == "!=":
             return lambda labels: labels.get(key) != value
         return lambda labels: labels.get(key) == value
-    if term["order"]:
-        bound = int(term["bound"])
-        above = term["order"] == ">"
-        return lambda labels: _ordered(labels.get(key), bound, above)
-    if term["set"]:
-        values = {_checked(value.strip(), key) for value in term["values"].split(",")}
-        if term["set"] == "in":
-            return lambda labels: labels.get(key) in values
-        return lambda labels: labels.get(key) not in values
-    return lambda labels: key in labels
+
+    def _values(self, key: str) -> frozenset[str]:
+        opening = self._take()
+        if opening != "(":
+            raise _unreadable(f"found '{opening}' expected: '('")
+        if self._look() in _SIGNS - {",", ")"}:
+            raise _unreadable(f"found '{self._look()}', expected: ',', ')' or identifier")
+        values: set[str] = set()
+        last = ","
+        while (token := self._take()) != ")":
+            if token in _SIGNS - {","}:
+                raise _unreadable(f"found '{token}', expected: ',', or identifier")
+            if token == "," and last == ",":
+                values.add("")
+            elif token != ",":
+                if last != ",":
+                    raise _unreadable(f"found '{token}', expected: ',' or ')'")
+                values.add(token)
+            last = token
+        if last == ",":
+            values.add("")
+        for index, value in enumerate(sorted(values)):
+            _check(key, index, value)
+        return frozenset(values)
+
+
+def _membership(key: str, values: frozenset[str], included: bool) -> Test:
+    if included:
+        return lambda labels: labels.get(key) in values
+    return lambda labels: labels.get(key) not in values
+
+
+def _holds(tests: list[Test], labels: Labels) -> bool:
+    return all(test(labels) for test in tests)
 
 
 def _ordered(value: str | None, bound: int, above: bool) -> bool:
@@ -129,14 +202,13 @@ def _ordered(value: str | None, bound: int, above: bool) -> bool:
     return int(value) > bound if above else int(value) < bound
 
 
-def _checked(value: str, key: str) -> str:
-    if len(value) > 63:
-        raise bad_request(
-            f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": must be no more than 63 bytes'
-        )
-    if not _VALUE.match(value):
-        raise bad_request(f"unable to parse requirement: values[0][{key}]: Invalid value: \"{value}\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")  # fmt: skip
-    return value
+def _check(key: str, index: int, value: str) -> None:
+    for fault in label_value(value):
+        raise _unreadable(f'values[{index}][{key}]: Invalid value: "{value}": {fault}')
+
+
+def _unreadable(text: str) -> ApiError:
+    return bad_request(f"unable to parse requirement: {text}")
 
 
 def _field_test(path: tuple[str, ...], value: str, differs: bool) -> Match:
@@ -144,8 +216,7 @@ def _field_test(path: tuple[str, ...], value: str, differs: bool) -> Match:
         found: Any = obj
         for step in path:
             found = found.get(step) if isinstance(found, Mapping) else None
-        shown = _text(found, path)
-        return (shown != value) if differs else (shown == value)
+        return (_text(found, path) != value) is differs
 
     return test
 

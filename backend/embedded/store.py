@@ -42,6 +42,7 @@ from dispatch_kubeflow.backend.embedded.history import (
     encode,
 )
 from dispatch_kubeflow.backend.embedded.kinds import Kind, built_in
+from dispatch_kubeflow.backend.embedded.schemas.structural import BLOCKING
 from dispatch_kubeflow.backend.embedded.selectors import both, field_selector, label_selector
 from dispatch_kubeflow.backend.requests.resources import Resource
 
@@ -58,6 +59,20 @@ Events = list[Event]
 Faults = list[FieldError]
 
 
+_METADATA_TYPES: tuple[tuple[str, type, str], ...] = (
+    ("name", str, "string"),
+    ("generateName", str, "string"),
+    ("namespace", str, "string"),
+    ("uid", str, "types.UID"),
+    ("resourceVersion", str, "string"),
+    ("generation", int, "int64"),
+    ("deletionGracePeriodSeconds", int, "int64"),
+    ("creationTimestamp", str, "v1.Time"),
+    ("deletionTimestamp", str, "v1.Time"),
+    ("ownerReferences", list, "[]v1.OwnerReference"),
+    ("finalizers", list, "[]string"),
+    ("managedFields", list, "[]v1.ManagedFieldsEntry"),
+)
 _EMPTY_IS_ABSENT = frozenset({"labels", "annotations", "ownerReferences", "finalizers", "managedFields"})
 
 
@@ -310,7 +325,7 @@ class Store:
                 return self._apply(kind, place, patch, subresource, force, how)
             if type == "merge" and not isinstance(patch, dict):
                 raise bad_request(
-                    "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+                    "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
                 )
             return self._update(kind, place, _patched(kind, patch, type), subresource, how)
 
@@ -370,9 +385,10 @@ class Store:
             meta.pop(key, None)
         kind.prepare_create(new)
         faults = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=kind.name_check)
-        faults += self._schema_faults(kind, new, None)
+        faults += self._schema_faults(kind, new, None, faults)
         if faults:
             raise invalid(kind.resource.group, kind.resource.kind, meta.get("name") or "", faults)
+        _warn_of_finalizers(kind, new, None, how)
         self._review(kind, "CREATE", place, None, None, new, how)
         if place in self._objects.get(kind.key, {}):
             refused = name_conflict if name_was_made else already_exists
@@ -407,7 +423,7 @@ class Store:
             )
         new = change(old)
         if not replaces:
-            new = self._typed(kind, new)
+            new = self._patched(kind, new)
             # A patch shares what it left alone with the stored object; what follows changes objects in place.
             new = copied(new)
             _match_namespace(kind, place[0], new["metadata"])
@@ -426,7 +442,8 @@ class Store:
         if "deletionGracePeriodSeconds" in before:
             meta.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
         self._own(kind, new, old, subresource, how, applied)
-        self._update_faults(kind, new, old)
+        self._update_faults(kind, new, old, subresource)
+        _warn_of_finalizers(kind, new, old, how)
         self._review(kind, "UPDATE", place, subresource, old, new, how)
         last = not meta.get("finalizers") and not deletion.holds_content(kind, new)
         if last and before.get("deletionGracePeriodSeconds") == 0:
@@ -441,6 +458,11 @@ class Store:
     ) -> Object:
         if not isinstance(patch, dict):
             raise bad_request("error decoding YAML: error unmarshaling JSON: not an object")
+        for key in ("apiVersion", "kind"):
+            if not patch.get(key) and how.request is not None:
+                raise bad_request(f"invalid object type: {patch.get('apiVersion') or '/'}, Kind={patch.get('kind') or ''}")
+        if (patch.get("metadata") or {}).get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
         wanted = self._typed(kind, copied(patch))
         _match_namespace(kind, place[0], wanted["metadata"])
         state = self._objects.get(kind.key, {}).get(place)
@@ -467,12 +489,19 @@ class Store:
         resource = kind.resource
         if not isinstance(obj, dict):
             raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
+        _match_kind(kind, obj)
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
         meta = obj.setdefault("metadata", {})
         if not isinstance(meta, dict):
-            raise _undecodable(kind, "json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
+            raise Undecodable(kind, f"json: cannot unmarshal {_json_type(meta)} into Go value of type v1.ObjectMeta")
         _clean(kind, meta)
         return obj
+
+    def _patched(self, kind: Kind, obj: Any) -> Object:
+        try:
+            return self._typed(kind, obj)
+        except Undecodable as error:
+            raise invalid("", "", "", [invalid_value("patch", encode(obj).decode(), error.why)]) from None
 
     def _decode(self, kind: Kind, obj: Object, how: Write, *, patched: bool = False) -> None:
         if kind.schema is not None:
@@ -482,7 +511,11 @@ class Store:
             if unknown and how.field_validation == "Warn":
                 how.warnings.extend(unknown)
             kind.schema.default(obj)
-        kind.defaults(obj)
+        try:
+            kind.defaults(obj)
+        except (AttributeError, KeyError, TypeError) as error:
+            # A built-in kind's object is decoded into a struct, and what does not fit it never gets as far as a default.
+            raise Undecodable(kind, f"json: cannot unmarshal into Go struct: {error}") from error
 
     def _place(self, kind: Kind, namespace: str | None, meta: Object, name: str | None) -> tuple[str, str]:
         _match_namespace(kind, namespace, meta)
@@ -520,19 +553,23 @@ class Store:
                 old, new, how.manager, subresource, self.now(), kind.resource, kind.schema
             )
 
-    def _update_faults(self, kind: Kind, new: Object, old: Object) -> None:
+    def _update_faults(self, kind: Kind, new: Object, old: Object, subresource: str | None) -> None:
         if new["metadata"] == old["metadata"]:
-            faults = self._schema_faults(kind, new, old)
+            faults = self._schema_faults(kind, new, old, [])
         else:
             # Kubernetes runs these once for every kind and once within the kind's own validation.
             alone = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=metadata.path_segment)
             changes = metadata.validate_update(new, old)
-            faults = [*alone, *changes, *changes, *self._schema_faults(kind, new, old)]
+            faults = [*alone, *changes, *changes]
+            faults += self._schema_faults(kind, new, old, faults)
+        if kind.check_change is not None and subresource is None:
+            faults += kind.check_change(new, old)
         if faults:
             raise invalid(kind.resource.group, kind.resource.kind, str(old["metadata"]["name"]), faults)
 
-    def _schema_faults(self, kind: Kind, new: Object, old: Object | None) -> Faults:
-        faults = kind.schema.validate(new, old) if kind.schema is not None else []
+    def _schema_faults(self, kind: Kind, new: Object, old: Object | None, before: Faults) -> Faults:
+        blocked = any(fault.type in BLOCKING for fault in before)
+        faults = kind.schema.validate(new, old, blocked=blocked) if kind.schema is not None else []
         return faults + kind.check(new, old) if kind.check is not None else faults
 
     def _namespace_stands(self, kind: Kind, namespace: str, name: str) -> None:
@@ -646,28 +683,62 @@ def _clean(kind: Kind, meta: Object) -> None:
     for key in ("labels", "annotations"):
         if meta.get(key) is not None:
             _clean_texts(kind, key, meta[key])
+    for key, wanted, shown in _METADATA_TYPES:
+        value = meta.get(key)
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+            raise Undecodable(
+                kind, f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.{key} of type {shown}"
+            )
     for key in [key for key, value in meta.items() if value is None or (key in _EMPTY_IS_ABSENT and not value)]:
         del meta[key]
 
 
 def _clean_texts(kind: Kind, key: str, values: Any) -> None:
     if not isinstance(values, dict):
-        raise _undecodable(kind, f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{key}")
+        raise Undecodable(kind, f"json: cannot unmarshal {_json_type(values)} into Go struct field ObjectMeta.{key} of type map[string]string")
     for name, value in values.items():
         if value is None:
             values[name] = ""
         elif not isinstance(value, str):
-            raise _undecodable(
+            raise Undecodable(
                 kind,
-                f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.metadata.{key} of type string",
+                f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.{key} of type string",
             )
 
 
-def _undecodable(kind: Kind, text: str) -> ApiError:
-    resource = kind.resource
-    return bad_request(
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {text}'
-    )
+class Undecodable(ApiError):
+    """400: an object whose fields are of other types than the server's. `why` is what the decoder says."""
+
+    def __init__(self, kind: Kind, why: str) -> None:
+        named = kind.resource.kind
+        message = f'{named} in version "{kind.resource.version}" cannot be handled as a {named}: {why}'
+        super().__init__(400, "BadRequest", message)
+        self.why = why
+
+
+def _match_kind(kind: Kind, obj: Object) -> None:
+    said, version = obj.get("kind") or kind.resource.kind, obj.get("apiVersion") or kind.resource.api_version
+    faults = []
+    if said != kind.resource.kind:
+        faults.append(invalid_value("kind", said, f"must be {kind.resource.kind}"))
+    if version != kind.resource.api_version:
+        faults.append(invalid_value("apiVersion", version, f"must be {kind.resource.api_version}"))
+    if faults:
+        name = (obj.get("metadata") or {}).get("name") or ""
+        raise invalid(str(version).rpartition("/")[0], said, name, faults)
+
+
+def _warn_of_finalizers(kind: Kind, new: Object, old: Object | None, how: Write) -> None:
+    named = new["metadata"].get("finalizers")
+    if not named or not kind.custom:
+        return
+    before = (old or {"metadata": {}})["metadata"].get("finalizers") or []
+    for name in sorted(set(named) - set(before) - {"orphan", "foregroundDeletion", "kubernetes"}):
+        if "/" not in name:
+            how.warnings.append(
+                f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name to avoid accidental conflicts '
+                "with other finalizer writers"
+            )
 
 
 def _strict(kind: Kind, obj: Object, unknown: list[str], patched: bool) -> ApiError:
@@ -675,13 +746,15 @@ def _strict(kind: Kind, obj: Object, unknown: list[str], patched: bool) -> ApiEr
     return (
         invalid("", "", "", [invalid_value("patch", encode(obj).decode(), text)])
         if patched
-        else _undecodable(kind, text)
+        else Undecodable(kind, text)
     )
 
 
 def _json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
+    if isinstance(value, str):
+        return "string"
     if isinstance(value, int | float):
         return "number"
     return "object" if isinstance(value, dict) else "array"

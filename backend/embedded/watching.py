@@ -47,7 +47,7 @@ class Watch:
         # Kubernetes draws a watch's length so that a fleet's watches do not end together.
         length = float(options.timeout) if options.timeout else random.uniform(*_DEFAULT_TIMEOUT)  # no secret
         self._ends = now + length
-        self._final_bookmark = self._ends - _BOOKMARK_BEFORE_END if self._bookmarks else None
+        self._final_bookmark = self._ends - _BOOKMARK_BEFORE_END if self._bookmarks and length > 2 else None
         self._next_bookmark = now + _BOOKMARK_EVERY
         self._patience: float | None = None
         with store.lock:

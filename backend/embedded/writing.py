@@ -90,6 +90,10 @@ class Writer:
         except ValueError as error:
             raise bad_request(_unreadable(form, str(error))) from None
         self._duplicates(patch, twice, patched=form != "apply")
+        if form == "merge" and patch is None:
+            raise bad_request("Invalid JSON Patch")
+        if form == "json":
+            self._unknown_members(patch)
         existed = form != "apply" or self._exists()
         made = self._store.patch(
             self._kind.resource,
@@ -130,7 +134,9 @@ class Writer:
             except ApiError as error:
                 if error.status != 404:
                     raise
-        metadata = {"resourceVersion": str(self._store.resource_version)}
+        metadata: Object = {"resourceVersion": str(self._store.resource_version)}
+        if self._kind.custom:
+            metadata["continue"] = ""
         return Answer(
             200, self._form.collection(self._kind, states, metadata, self._store.clock.now()), self._form.content_type
         )
@@ -164,6 +170,25 @@ class Writer:
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {text}'
         )
 
+    def _unknown_members(self, patch: Any) -> None:
+        if not isinstance(patch, list):
+            found = "object" if isinstance(patch, dict) else type(patch).__name__
+            raise bad_request(
+                f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+            )
+        told = [
+            f'json patch unknown field "[{index}].{key}"'
+            for index, operation in enumerate(patch)
+            if isinstance(operation, dict)
+            for key in operation
+            if key not in ("op", "path", "from", "value")
+        ]
+        if self._how.field_validation == "Warn":
+            self._how.warnings.extend(told)
+        elif told and self._how.field_validation == "Strict":
+            text = f"strict decoding error: {', '.join(told)}"
+            raise invalid("", "", "", [invalid_value("patch", encode(patch).decode(), text)])
+
     def _exists(self) -> bool:
         return self._store.find(self._kind.resource, self._namespace, self._route.name) is not None
 
@@ -196,7 +221,7 @@ class Writer:
                 )
             )
         elif propagation is not None and propagation not in _PROPAGATIONS:
-            faults.append(not_supported("propagationPolicy", propagation, [*_PROPAGATIONS, "nil"]))
+            faults.append(not_supported("propagationPolicy", propagation, ["Foreground", "Background", "Orphan", "nil"]))
         if faults:
             raise invalid("meta.k8s.io", "DeleteOptions", "", faults)
         return options
@@ -213,7 +238,10 @@ class Writer:
         if not isinstance(options, dict):
             raise bad_request("couldn't get version/kind; json parse error: json: cannot unmarshal into Go value")
         if options.get("kind") not in (None, "", "DeleteOptions"):
-            raise bad_request("decoded object cannot be converted to DeleteOptions")
+            said, version = options["kind"], options.get("apiVersion") or "v1"
+            raise bad_request(
+                f'no kind "{said}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+            )
         return options
 
     def _gone(self, obj: Object) -> Object:

@@ -128,6 +128,13 @@ def test_a_streaming_list_ends_with_its_mark(scene: Scene) -> None:
     assert (first["type"], mark) == ("ADDED", wanted)
 
 
+def test_a_watch_from_nowhere_in_particular_is_a_streaming_list(scene: Scene) -> None:
+    scene.job("a-1")
+    first, mark = lines(scene.watch("allowWatchBookmarks=true"))
+    assert (first["type"], mark["object"]["metadata"]["annotations"]) == ("ADDED", {"k8s.io/initial-events-end": "true"})
+    assert scene.refused("continue=x")["code"] == 422
+
+
 def test_a_streaming_list_without_bookmarks_has_no_mark(scene: Scene) -> None:
     scene.job("a-1")
     stream = scene.watch("sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
@@ -185,7 +192,7 @@ def test_a_plain_watch_from_the_future_waits_until_it_is_reached(scene: Scene) -
 
 
 def test_an_idle_watch_is_told_where_it_stands_every_minute(scene: Scene) -> None:
-    stream = scene.watch("allowWatchBookmarks=true&timeoutSeconds=600")
+    stream = scene.watch(f"resourceVersion={scene.job('a-1')}&allowWatchBookmarks=true&timeoutSeconds=600")
     scene.clock.seconds = 59.9
     assert lines(stream) == []
     scene.clock.seconds = 60.0
@@ -196,7 +203,7 @@ def test_an_idle_watch_is_told_where_it_stands_every_minute(scene: Scene) -> Non
 
 
 def test_a_watch_ends_at_its_timeout_with_a_bookmark_two_seconds_before(scene: Scene) -> None:
-    stream = scene.watch("allowWatchBookmarks=true&timeoutSeconds=10")
+    stream = scene.watch(f"resourceVersion={scene.job('a-1')}&allowWatchBookmarks=true&timeoutSeconds=10")
     assert stream.due() == 8.0
     scene.clock.seconds = 8.0
     assert told(stream) == [("BOOKMARK", "")]

@@ -51,8 +51,9 @@ class Rule:
             return None
         try:
             kept = self._holds(value, old)
-        except (RuntimeError, ValueError, TypeError) as error:
-            text = f"{error} evaluating rule: {self.message or self.expression}"
+        except (RuntimeError, ValueError, TypeError, LookupError) as error:
+            said = f"no such key: {error.args[0]}" if isinstance(error, LookupError) else str(error)
+            text = f"{said} evaluating rule: {self.message or self.expression}"
             return FieldError("Invalid value", path, kind, text)
         if kept:
             return None

@@ -19,7 +19,7 @@ from dispatch_kubeflow.backend.embedded.schemas.rules import Rule
 Object = dict[str, Any]
 
 _ABSENT = object()
-_BLOCKING = {"Unsupported value", "Required value", "Too long", "Too many", "Type invalid"}
+BLOCKING = frozenset({"Unsupported value", "Required value", "Too long", "Too many", "Type invalid"})
 _BLOCKED = FieldError(
     "Invalid value",
     "<nil>",
@@ -76,13 +76,13 @@ class StructuralSchema:
         """Fill in the defaults of what is absent, in place."""
         self._root.default(obj)
 
-    def validate(self, new: Object, old: Object | None) -> list[FieldError]:
+    def validate(self, new: Object, old: Object | None, *, blocked: bool = False) -> list[FieldError]:
         """Every fault of an object, or of what changed in it; rules are left out where a fault makes them moot."""
         faults: list[FieldError] = []
         before: Any = _ABSENT if old is None else old
         self._root.check(_outer(new), before if old is None else _outer(old), "", faults)
         self._root.check_lists(new, before, "", faults)
-        if any(fault.type in _BLOCKING for fault in faults):
+        if blocked or any(fault.type in BLOCKING for fault in faults):
             return [*faults, _BLOCKED]
         self._root.check_rules(new, old, "", faults)
         return faults
@@ -219,7 +219,7 @@ class Node:
                 faults.append(_type_fault(path, self.types, "null"))
             return
         if self.types and not any(_is_type(value, kind) for kind in self.types):
-            faults.append(_type_fault(path, self.types, _type_name(value)))
+            self._check_type(value, path, faults)
             return
         if isinstance(value, str):
             self._check_text(value, path, faults)
@@ -234,8 +234,24 @@ class Node:
         allowed = self.raw.get("enum")
         if allowed is not None and value not in allowed:
             faults.append(not_supported(path, value, [str(item) for item in allowed]))
-        if self.any_of and not any(_accepts(node, value) for node in self.any_of):
-            faults.append(FieldError("Invalid value", path, "", f'"{path}" must validate at least one schema (anyOf)'))
+        self._check_any(value, path, faults)
+
+    def _check_type(self, value: Any, path: str, faults: list[FieldError]) -> None:
+        form = self.raw.get("format")
+        fraction = isinstance(value, float) and self.kind == "integer"
+        if fraction and form:
+            faults.append(_type_fault(path, (form,), "float64"))
+        else:
+            faults.append(_type_fault(path, self.types, _type_name(value)))
+        self._check_any(value, path, faults)
+        if fraction:
+            faults.append(_unchecked(path, f"with format {form}" if form else "(default format)"))
+
+    def _check_any(self, value: Any, path: str, faults: list[FieldError]) -> None:
+        if not self.any_of or any(_accepts(node, value) for node in self.any_of):
+            return
+        faults.append(FieldError("Invalid value", "<nil>", "", f'"{path}" must validate at least one schema (anyOf)'))
+        self.any_of[0].check(value, _ABSENT, path, faults)
 
     def check_lists(self, value: Any, old: Any, path: str, faults: list[FieldError]) -> None:
         """The faults of list-maps and sets that hold something twice, where they changed."""
@@ -325,8 +341,7 @@ class Node:
             faults.append(_fault(path, value, f"{path} in body should be less than or equal to {limit}"))
         bits = {"int32": 31, "int64": 63}.get(self.raw.get("format") or "")
         if bits is not None and not -(2**bits) <= value < 2**bits:
-            form = self.raw["format"]
-            faults.append(_fault(path, value, f"Checked value must be of type integer with format {form} in {path}"))
+            faults.append(_unchecked(path, f"with format {self.raw['format']}"))
 
     def _twice(self, value: list[Any], path: str, key: Callable[[Any], Any]) -> list[FieldError]:
         counts: dict[str, int] = {}
@@ -396,6 +411,11 @@ def _type_fault(path: str, types: tuple[str, ...], found: str) -> FieldError:
 
 def _fault(path: str, value: Any, text: str) -> FieldError:
     return FieldError("Invalid value", path, value, text)
+
+
+def _unchecked(path: str, form: str) -> FieldError:
+    # The real validator loses the path of this one on the way.
+    return FieldError("Invalid value", "<nil>", "", f"Checked value must be of type integer {form} in {path}")
 
 
 def _is_time(value: str) -> bool:
