@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -121,12 +122,14 @@ def answer(status: int, body: bytes, *, chunked: bool = False, headers: str = ""
 
 @dataclass
 class Behind:
-    """A real server on loopback, asked over a connection of its own each time."""
+    """A real server on loopback with TLS, asked over a connection of its own each time."""
 
     address: tuple[str, int]
 
     def exchange(self, raw: bytes) -> bytes:
-        with socket.create_connection(self.address, 5) as sock:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with socket.create_connection(self.address, 5) as plain, context.wrap_socket(plain) as sock:
             head, _, body = raw.partition(b"\r\n\r\n")
             sock.sendall(head + b"\r\nConnection: close\r\n\r\n" + body)
             got = bytearray()
