@@ -54,12 +54,14 @@ class Book:
         return pod.metadata.labels.jobset_name == self.identity.name
 
     def over(self, listing: Listing) -> bool:
-        """Whether there is nothing more to note: it is gone for good and written, or its name is another's."""
+        """Whether there is nothing more to note: all of it is gone and that is written, or its name is another's."""
         uids = {each.metadata.uid for each in listing.trainjobs}
         named = {each.metadata.name for each in listing.trainjobs}
         if self.uid in uids:
             return False
-        return self.identity.name in named or (self.notes.settled == 0 and not self.dirty)
+        if self.identity.name in named:
+            return True
+        return self.notes.settled == 0 and not self.dirty and not any(self.has(pod) for pod in listing.pods)
 
     def saw(self, trainjob: seen.TrainJob | None) -> None:
         """The TrainJob as it stands; of another generation, it may make pods again that are to be noted."""
