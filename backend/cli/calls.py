@@ -15,7 +15,7 @@ from dispatch_kubeflow.machine.values import JobSpec, Stream
 from .exits import Exit
 from .options import Json, SettingsFile, Timeout, backend_of, terminal_of
 from .seen import object_line
-from .terminal import Terminal, plain
+from .terminal import Terminal
 
 if TYPE_CHECKING:
     from dispatch_kubeflow.backend.objects.found import Found
@@ -154,7 +154,11 @@ def ceased(
     with _backend(settings, ctx) as backend:
         cessation = backend.ceased(ref, ctx=ctx)
     lines = ["ceased" if cessation.ceased else "not shown to have ceased"]
-    lines += [f"  {_facts(plain(evidence))}" for evidence in cessation.evidence]
+    lines += [
+        f"  {each.kind:<14} {each.pod or 'the whole'}: {each.text} (from the {each.source})"
+        for each in cessation.evidence
+    ]
+    lines += [f"  may still make pods: {each}" for each in cessation.may_make_pods]
     _answer(terminal, cessation, "\n".join(lines))
     return Exit.OK if cessation.ceased else Exit.NOT_CEASED
 
@@ -171,7 +175,8 @@ def capabilities(
     spec = None if job is None else JobSpec.parse(job)
     with _backend(settings, ctx) as backend:
         able = backend.capabilities(spec, ctx=ctx)
-    _answer(terminal, able, "\n".join(f"{name:<12} {_facts(each)}" for name, each in plain(able).items()))
+    lines = [f"{name:<12} {each['answer']}: {each['reason']}" for name, each in able.to_json().items()]
+    _answer(terminal, able, "\n".join(lines))
 
 
 def _act(
@@ -199,7 +204,3 @@ def _show_found(terminal: Terminal, job_id: str, found: Found) -> None:
     lines = [object_line(each) for each in found.objects]
     lines += [f"attempt {number} is in flight: its create may still take effect" for number in found.in_flight]
     _answer(terminal, found, "\n".join(lines) or f"nothing of {job_id}")
-
-
-def _facts(value: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {each}" for key, each in value.items() if each is not None)

@@ -135,18 +135,19 @@ def test_ceased_shows_its_evidence(command):
     evidence = (Evidence("terminated", "fit-1-x", "u", text="ended at noon"),)
     code, out, _ = command("ceased", REF, ceased=[Cessation(True, evidence)])
     assert code == 0
-    assert out.startswith("ceased\n  kind terminated, pod fit-1-x")
+    assert out == "ceased\n  terminated     fit-1-x: ended at noon (from the cluster)\n"
 
 
 def test_what_is_not_shown_to_have_ceased_has_an_exit_code_of_its_own(command):
-    assert command("ceased", REF, ceased=[Cessation(False)])[:2] == (92, "not shown to have ceased\n")
+    code, out, _ = command("ceased", REF, ceased=[Cessation(False, may_make_pods=("Job fit-1-node-0",))])
+    assert (code, out) == (92, "not shown to have ceased\n  may still make pods: Job fit-1-node-0\n")
 
 
 def test_capabilities_are_shown_with_their_reasons(command):
     yes = Capability("yes", "it may")
     code, out, _ = command("capabilities", JOB, capabilities=[Capabilities(yes, Capability("no", "off"), yes)])
     assert code == 0
-    assert out.splitlines()[1] == "output_read  answer no, reason off"
+    assert out.splitlines()[1] == "output_read  no: off"
 
 
 def test_run_ends_with_the_jobs_exit_status(command, tmp_path):

@@ -1,0 +1,51 @@
+"""What the documentation shows works as it is shown."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from dispatch_kubeflow.backend.embedded import Cluster
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(path):
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / path).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_readmes_ten_lines_take_a_job_to_its_end(tmp_path):
+    (program,) = blocks("README.md")
+    with Cluster() as cluster:
+        environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(tmp_path / "kubeconfig"))}
+        run = [sys.executable, "-u", "-c", program]
+        with subprocess.Popen(run, stdout=subprocess.PIPE, text=True, env=environment) as process:
+            states = []
+            for line in process.stdout:
+                states.append(re.search(r"'(\w+)'\)\]$", line.strip())[1])
+                if states[-1] == "ended":
+                    break
+            process.kill()
+    assert states[0] in ("gated", "opened")
+    assert states[-1] == "ended"
+
+
+def test_the_fixture_of_the_embedded_cluster_works_in_a_users_test(tmp_path):
+    (fixture,) = blocks("docs/embedded.md")
+    (tmp_path / "conftest.py").write_text(fixture)
+    (tmp_path / "test_mine.py").write_text(
+        "def test_nothing_is_there(backend):\n    assert backend.find('fit').objects == ()\n"
+    )
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_settings_of_getting_started_are_valid():
+    from dispatch_kubeflow.machine.values import Settings
+
+    (settings,) = re.findall(
+        r"^```yaml\n(.*?)^```", (ROOT / "docs/getting-started.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert Settings.parse_yaml(settings).name == "gpu-west"
