@@ -18,7 +18,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a webhook is asked about. `old` is None on a create, `new` on a delete; both are the webhook's to change."""
+    """What a webhook is asked about: `old` is None on a create, `new` on a delete; both may be changed freely."""
 
     resource: Resource
     operation: Operation
@@ -56,7 +56,7 @@ Call = Callable[[Review], dict[str, Any] | Denial | None]
 
 @dataclass(slots=True)
 class Webhook:
-    """One registered callable. While `down` every request it would see is answered 500, as with `failurePolicy: Fail`."""
+    """One registered callable. While `down`, what it would see is answered 500, as with `failurePolicy: Fail`."""
 
     name: str
     resource: Resource
@@ -74,7 +74,7 @@ class Webhook:
 
 
 class Admission:
-    """The webhooks of one cluster, mutating ones first, each in the order of its name as the real apiserver sorts them."""
+    """The webhooks of one cluster, mutating ones first and in the order of their names, as the apiserver sorts them."""
 
     def __init__(self) -> None:
         self._mutating: list[Webhook] = []

@@ -158,23 +158,16 @@ class Apiserver:
             options = list_options(target.query, watch=True)
             return Answer(200, content_type=shape.content_type, stream=Watch(self.store, kind, target, options, shape))
         writer = Writer(self.store, kind, target, request, shape, how)
-        if verb == "create" and not target.subresource:
-            return writer.create()
-        if verb == "update":
-            return writer.update()
-        if verb == "patch":
-            return writer.patch()
-        if verb == "delete" and not target.subresource:
-            return writer.delete()
-        if verb == "deletecollection":
-            return writer.delete_collection()
+        doing = {"create": writer.create, "delete": writer.delete} if not target.subresource else {}
+        doing |= {"update": writer.update, "patch": writer.patch, "deletecollection": writer.delete_collection}
+        if verb in doing:
+            return doing[verb]()
+        group = {"group": kind.resource.group} if kind.resource.group else {}
         raise ApiError(
             405,
             "MethodNotAllowed",
             f'{verb} is not supported on resources of kind "{kind.resource.qualified}"',
-            details={
-                key: value for key, value in (("group", kind.resource.group), ("kind", kind.resource.plural)) if value
-            },
+            details={**group, "kind": kind.resource.plural},
         )
 
 
@@ -213,7 +206,7 @@ def _unallowed() -> ApiError:
     )
 
 
-def _no_kubelet(pod: dict[str, Any], container: str, query: pods.LogQuery) -> None:
+def _no_kubelet(pod: dict[str, Any], _container: str, _query: pods.LogQuery) -> None:
     name = pod["spec"]["nodeName"]
     raise ApiError(500, "", f'Get "https://{name}:10250/containerLogs/": dial tcp: connect: connection refused')
 

@@ -7,9 +7,9 @@ server-side apply. From then on `metadata.managedFields` is kept by every write.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.errors import ApiError
@@ -19,11 +19,6 @@ from dispatch_kubeflow.backend.requests.resources import Resource
 Object = dict[str, Any]
 Path = tuple[str, ...]
 """Steps as `fieldsV1` writes them: `f:name`, `k:{...}` for an item of a list-map, `v:...` for one of a set."""
-
-
-class _Shaped(Protocol):
-    @property
-    def structure(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +33,7 @@ class Applied:
 
     def to(self, live: Object | None, wanted: Object, schema: object | None) -> Object:
         """The object after the apply; 409 with a cause for each field that another manager owns otherwise."""
-        shape = shape_of(self.resource, schema)
+        shape = shape_of(schema)
         wanted = self._within_reach(wanted)
         paths = owned_paths(wanted, shape)
         entries = _entries(live, shape, self.resource)
@@ -48,7 +43,7 @@ class Applied:
         self._conflicts(live, wanted, paths, others)
         for other in others:
             other.paths -= {path for path in other.paths & paths if _value(live, path) != _value(wanted, path)}
-        result = _merged(live, wanted, shape)
+        result: Object = _merged(live, wanted, shape)
         if mine is not None:
             kept = set().union(*(other.paths for other in others)) if others else set()
             for path in sorted(mine.paths - paths - kept, key=len, reverse=True):
@@ -165,7 +160,7 @@ def tracked(
     schema: object | None,
 ) -> list[Object]:
     """`managedFields` after a write that is not an apply: its changes become its own."""
-    shape = shape_of(resource, schema)
+    shape = shape_of(schema)
     before, after = owned_paths(old, shape), owned_paths(new, shape)
     changed = {path for path in after if path not in before or _value(old, path) != _value(new, path)}
     entries = _entries(old, shape, resource)

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, too_large, unsupported_media
 from dispatch_kubeflow.backend.embedded.kinds import Kind

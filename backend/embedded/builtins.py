@@ -1,10 +1,16 @@
-"""Defaults and first values of the built-in kinds, for a controller or a client reads back what the apiserver filled in."""
+"""Defaults and first values of the built-in kinds, for whoever creates an object reads back what was filled in."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded.errors import FieldError, forbidden_field, invalid_value, not_supported, required
+from dispatch_kubeflow.backend.embedded.errors import (
+    FieldError,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
 
 Object = dict[str, Any]
 
@@ -14,21 +20,25 @@ _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def new_namespace(obj: Object) -> None:
+    """What a new Namespace is given."""
     obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
     obj["status"] = {"phase": "Active"}
     obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
 
 
 def default_node(obj: Object) -> None:
+    """A Node's defaults."""
     obj.setdefault("spec", {})
     obj.setdefault("status", {})
 
 
 def default_secret(obj: Object) -> None:
+    """A Secret's defaults."""
     obj.setdefault("type", "Opaque")
 
 
 def default_service(obj: Object) -> None:
+    """A Service's defaults."""
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
@@ -44,7 +54,7 @@ def default_service(obj: Object) -> None:
 
 
 def default_pod(obj: Object) -> None:
-    """A pod's defaults, and what the ServiceAccount, Priority and DefaultTolerationSeconds admission add to a new one."""
+    """A pod's defaults."""
     default_pod_spec(obj.setdefault("spec", {}))
 
 
@@ -65,6 +75,7 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def new_pod(obj: Object) -> None:
+    """What admission and the apiserver add to a new Pod."""
     spec = obj["spec"]
     spec.setdefault("enableServiceLinks", True)
     account = spec.setdefault("serviceAccountName", "default")
@@ -74,23 +85,22 @@ def new_pod(obj: Object) -> None:
     tolerations = spec.setdefault("tolerations", [])
     present = {item.get("key") for item in tolerations if item.get("effect") in (None, "", "NoExecute")}
     if None not in present:
-        for key in _TOLERATED:
-            if key not in present:
-                tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+        tolerations += [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            for key in _TOLERATED
+            if key not in present
+        ]
     obj["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
 
 
-def check_pod(new: Object, old: Object | None) -> list[FieldError]:
+def check_pod(new: Object, _: Object | None) -> list[FieldError]:
     """The few faults of a pod that a controller or a user can make by accident; a real apiserver knows many more."""
     faults: list[FieldError] = []
     spec = new.get("spec") or {}
     if not spec.get("containers"):
         faults.append(required("spec.containers"))
     for index, container in enumerate(spec.get("containers") or []):
-        if not container.get("name"):
-            faults.append(required(f"spec.containers[{index}].name"))
-        if not container.get("image"):
-            faults.append(required(f"spec.containers[{index}].image"))
+        faults += [required(f"spec.containers[{index}].{key}") for key in ("name", "image") if not container.get(key)]
     if spec.get("restartPolicy") not in _RESTARTS:
         faults.append(not_supported("spec.restartPolicy", spec.get("restartPolicy"), _RESTARTS))
     return faults
@@ -118,6 +128,7 @@ def _fixed(spec: Object) -> Object:
 
 
 def default_job(obj: Object) -> None:
+    """A Job's defaults."""
     spec = obj.setdefault("spec", {})
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = spec["parallelism"] = 1
@@ -137,6 +148,7 @@ def default_job(obj: Object) -> None:
 
 
 def new_job(obj: Object) -> None:
+    """A new Job's empty status, selector and the labels that go with it."""
     obj["status"] = {}
     spec, meta = obj["spec"], obj["metadata"]
     if spec.get("manualSelector"):
@@ -173,9 +185,11 @@ def check_job(new: Object, old: Object | None) -> list[FieldError]:
         faults.append(required("spec.completions", "when completion mode is Indexed"))
     if old is None:
         return faults
-    for key in ("completionMode", "selector", "managedBy"):
-        if spec.get(key) != old["spec"].get(key):
-            faults.append(invalid_value(f"spec.{key}", spec.get(key), "field is immutable"))
+    faults += [
+        invalid_value(f"spec.{key}", spec.get(key), "field is immutable")
+        for key in ("completionMode", "selector", "managedBy")
+        if spec.get(key) != old["spec"].get(key)
+    ]
     if spec.get("completions") != old["spec"].get("completions") and not (
         spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
     ):
@@ -186,6 +200,7 @@ def check_job(new: Object, old: Object | None) -> list[FieldError]:
 
 
 def default_crd(obj: Object) -> None:
+    """A CustomResourceDefinition's defaults."""
     spec = obj["spec"]
     names = spec["names"]
     names.setdefault("singular", names["kind"].lower())
@@ -194,6 +209,7 @@ def default_crd(obj: Object) -> None:
 
 
 def new_crd(obj: Object) -> None:
+    """The status of a definition that is established at once."""
     names = obj["spec"]["names"]
     obj["status"] = {
         "acceptedNames": dict(names),

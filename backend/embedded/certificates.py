@@ -1,4 +1,4 @@
-"""A certificate authority of the cluster's own, for a client should verify the embedded server as it would a real one."""
+"""A certificate authority of the cluster's own, for a client should verify this server as it would a real one."""
 
 from __future__ import annotations
 

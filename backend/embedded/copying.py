@@ -1,4 +1,4 @@
-"""Copies of plain objects: `copy.deepcopy` is ten times too slow for a store that is written thousands of times a second."""
+"""Copies of plain objects: `copy.deepcopy` is ten times too slow for a store written thousands of times a second."""
 
 from __future__ import annotations
 

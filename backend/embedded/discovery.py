@@ -38,15 +38,19 @@ def answer(store: Store, path: str) -> Answer | None:
     kinds = store.kinds()
     if not steps:
         return of_object({"paths": _paths(kinds)})
+    if steps[:2] == ["openapi", "v3"]:
+        return _openapi(kinds, "/".join(steps[2:]))
+    return _groups_and_versions(kinds, steps)
+
+
+def _groups_and_versions(kinds: Iterable[Kind], steps: list[str]) -> Answer | None:
     if steps == ["api"]:
         return of_object({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
     if steps == ["apis"]:
         groups = [_group(group, kinds) for group in _groups(kinds)]
         return of_object({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
-    if steps[:2] == ["openapi", "v3"]:
-        return _openapi(kinds, "/".join(steps[2:]))
     if steps[0] == "api" and len(steps) == 2:
-        return _resources([kind for kind in kinds if kind.key[0] == ""], f"{steps[1]}")
+        return _resources([kind for kind in kinds if kind.key[0] == ""], steps[1])
     if steps[0] == "apis" and len(steps) == 2 and steps[1] in _groups(kinds):
         return of_object({"kind": "APIGroup", "apiVersion": "v1", **_group(steps[1], kinds)})
     if steps[0] == "apis" and len(steps) == 3:

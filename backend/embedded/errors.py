@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+
 class Ordered(list[Any]):
     """A bad value whose members the message shows in their order, as those of a Go struct, not sorted as a map's."""
 
@@ -105,31 +106,38 @@ class FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
+    """A field that must be there and is not."""
     return FieldError("Required value", field, detail=detail)
 
 
 def invalid_value(field: str, value: Any, detail: str = "") -> FieldError:
+    """A value that may not be."""
     return FieldError("Invalid value", field, value, detail)
 
 
 def not_supported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
+    """A value that is none of those there are."""
     names = ", ".join(json.dumps(name, ensure_ascii=False) for name in allowed)
     return FieldError("Unsupported value", field, value, f"supported values: {names}")
 
 
 def duplicate(field: str, value: Any) -> FieldError:
+    """A value that is there already."""
     return FieldError("Duplicate value", field, value)
 
 
 def forbidden_field(field: str, detail: str) -> FieldError:
+    """A field that may not be set, or not so."""
     return FieldError("Forbidden", field, detail=detail)
 
 
 def too_long(field: str, limit: int) -> FieldError:
+    """A text over its limit."""
     return FieldError("Too long", field, detail=f"may not be more than {limit} bytes")
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
+    """A list over its limit."""
     return FieldError("Too many", field, actual, f"must have at most {limit} items")
 
 
@@ -148,12 +156,14 @@ def invalid(group: str, kind: str, name: str, faults: Sequence[FieldError]) -> A
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
+    """404 of an object, by its plural."""
     return ApiError(
         404, "NotFound", f"{_qualified(plural, group)} {_quoted(name)} not found", details=_details(name, group, plural)
     )
 
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
+    """409 of a name that is taken."""
     return ApiError(
         409,
         "AlreadyExists",
@@ -175,6 +185,7 @@ def name_conflict(group: str, plural: str, name: str) -> ApiError:
 
 
 def conflict(group: str, plural: str, name: str, text: str) -> ApiError:
+    """409 of a write that came too late, or meant another object."""
     return ApiError(
         409,
         "Conflict",
@@ -195,25 +206,13 @@ def forbidden(group: str, plural: str, name: str, text: str, causes: Sequence[Ma
 
 
 def bad_request(message: str) -> ApiError:
+    """400 of a request that cannot be understood."""
     return ApiError(400, "BadRequest", message)
 
 
 def unauthorized() -> ApiError:
+    """401 of a token nobody has."""
     return ApiError(401, "Unauthorized", "Unauthorized")
-
-
-def method_not_allowed(group: str, plural: str) -> ApiError:
-    return ApiError(
-        405,
-        "MethodNotAllowed",
-        "the server does not allow this method on the requested resource",
-        details=_details("", group, plural),
-    )
-
-
-def no_such_path() -> ApiError:
-    """404 `NotFound` for a resource the server knows of by path but not by name."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
 def internal(message: str) -> ApiError:
@@ -227,6 +226,7 @@ def unreasoned(message: str) -> ApiError:
 
 
 def expired(message: str, metadata: Mapping[str, Any] | None = None) -> ApiError:
+    """410 of a version that is forgotten."""
     return ApiError(410, "Expired", message, metadata=metadata)
 
 
@@ -242,10 +242,12 @@ def future_version(asked: int, current: int) -> ApiError:
 
 
 def too_large() -> ApiError:
+    """413 of a body over the limit."""
     return ApiError(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728")
 
 
 def unsupported_media(accepted: Sequence[str]) -> ApiError:
+    """415 of a body in a form the server does not read."""
     return ApiError(
         415,
         "UnsupportedMediaType",
@@ -254,6 +256,7 @@ def unsupported_media(accepted: Sequence[str]) -> ApiError:
 
 
 def not_acceptable(accepted: Sequence[str]) -> ApiError:
+    """406 of an answer in no form the server can give."""
     return ApiError(
         406,
         "NotAcceptable",

@@ -43,13 +43,13 @@ class Form:
             items = [state.encoded if kind.custom else state.bare for state in states]
         return encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
-    def event(self, type: str, obj: Object | Stored, now: datetime) -> bytes:
+    def event(self, said: str, obj: Object | Stored, now: datetime) -> bytes:
         """One line of a watch."""
         if isinstance(obj, Stored):
             body = self.one(obj, now)
         else:
             body = encode(obj if self.shape == "whole" or obj.get("kind") == "Status" else self._shaped(obj, now))
-        return b'{"type":"' + type.encode() + b'","object":' + body + b"}\n"
+        return b'{"type":"' + said.encode() + b'","object":' + body + b"}\n"
 
     def _shaped(self, obj: Object, now: datetime) -> Object:
         if self.shape == "partial":

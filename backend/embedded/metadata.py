@@ -33,6 +33,7 @@ _LABEL_1123_RE = re.compile(rf"{_LABEL_1123}\Z")
 _LABEL_1035_RE = re.compile(rf"{_LABEL_1035}\Z")
 _QUALIFIED_RE = re.compile(rf"{_QUALIFIED}\Z")
 _VALUE_RE = re.compile(rf"{_VALUE}\Z")
+_FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _ANNOTATIONS_LIMIT = 256 * 1024
@@ -49,12 +50,19 @@ _LABEL_1123_TEXT = (
 )
 _LABEL_1035_TEXT = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_LABEL_1035}')"
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+    f"regex used for validation is '{_LABEL_1035}')"
 )
 _QUALIFIED_TEXT = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_KEY_TEXT = (
+    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' "
+    "(e.g. 'example.com/MyName')"
 )
 _VALUE_TEXT = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
@@ -136,9 +144,11 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
                     f"found new finalizers []string{{{names}}}",
                 )
             )
-    for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        if meta.get(key) != before.get(key):
-            faults.append(invalid_value(f"metadata.{key}", meta.get(key), "field is immutable"))
+    faults += [
+        invalid_value(f"metadata.{key}", meta.get(key), "field is immutable")
+        for key in _FIXED
+        if meta.get(key) != before.get(key)
+    ]
     return faults
 
 
@@ -154,14 +164,7 @@ def qualified_name(name: str) -> list[str]:
     faults: list[str] = []
     if slash:
         if "/" in prefix:
-            return [
-                (
-                    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-                    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-                    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and "
-                    "'/' (e.g. 'example.com/MyName')"
-                )
-            ]
+            return [_KEY_TEXT]
         if not prefix:
             faults.append("prefix part must be non-empty")
         else:
@@ -205,11 +208,11 @@ def _owners(owners: list[Any]) -> list[FieldError]:
                     "metadata.ownerReferences.apiVersion", owner.get("apiVersion") or "", "version must not be empty"
                 )
             )
-        for key in ("kind", "name", "uid"):
-            if not owner.get(key):
-                faults.append(
-                    invalid_value(f"metadata.ownerReferences.{key}", owner.get(key) or "", "must not be empty")
-                )
+        faults += [
+            invalid_value(f"metadata.ownerReferences.{key}", owner.get(key) or "", "must not be empty")
+            for key in ("kind", "name", "uid")
+            if not owner.get(key)
+        ]
         if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
             faults.append(
                 invalid_value("metadata.ownerReferences", owner, "/v1, Kind=Event is disallowed from being an owner")

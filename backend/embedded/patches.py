@@ -74,8 +74,8 @@ def json_patch(current: Object, operations: Any) -> Any:
     return document
 
 
-def strategic(current: Any, patch: Any, plural: str, field: str = "", parent: str = "") -> Any:
-    """Strategic merge: lists of the built-in kinds merge by their key, `$patch` and `$deleteFromPrimitiveList` obeyed."""
+def strategic(current: Any, patch: Any, plural: str, field: str = "") -> Any:
+    """Strategic merge: lists of the built-in kinds merge by their key, and the `$` directives are obeyed."""
     if not isinstance(patch, dict):
         return copied(patch)
     directive = patch.get("$patch")
@@ -95,7 +95,7 @@ def strategic(current: Any, patch: Any, plural: str, field: str = "", parent: st
         elif value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
-            result[key] = strategic(result.get(key), value, plural, key, field)
+            result[key] = strategic(result.get(key), value, plural, key)
         elif isinstance(value, list):
             result[key] = _merged_list(result.get(key), value, plural, key, field)
         else:
@@ -120,9 +120,9 @@ def _merged_list(current: Any, patch: list[Any], plural: str, field: str, parent
         if item.get("$patch") == "delete":
             result = [old for old in result if old.get(key) != item[key]]
         elif place is None:
-            result = [*result, strategic({}, item, plural, field, parent)]
+            result = [*result, strategic({}, item, plural, field)]
         else:
-            result = [*result[:place], strategic(result[place], item, plural, field, parent), *result[place + 1 :]]
+            result = [*result[:place], strategic(result[place], item, plural, field), *result[place + 1 :]]
     return result
 
 

@@ -145,7 +145,9 @@ def _log_query(route: Route) -> LogQuery:
     try:
         since_time = datetime.fromisoformat(moment) if moment else None
     except ValueError:
-        raise bad_request(f'parsing time "{moment}" as "2006-01-02T15:04:05Z07:00": cannot parse "{moment}" as "2006"') from None
+        raise bad_request(
+            f'parsing time "{moment}" as "2006-01-02T15:04:05Z07:00": cannot parse "{moment}" as "2006"'
+        ) from None
     return LogQuery(
         tail,
         is_true(query.get("follow")),

@@ -59,9 +59,7 @@ def collection(store: Store, kind: Kind, route: Route, options: ListOptions, for
         return Answer(200, form.collection(kind, page, metadata, store.clock.now()), form.content_type)
 
 
-def _stand(
-    store: Store, kind: Kind, namespace: str | None, options: ListOptions
-) -> tuple[list[Stored], int]:
+def _stand(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[list[Stored], int]:
     """The states to answer with and the version they stand at."""
     if not options.token:
         at = _at(store, options)

@@ -13,7 +13,7 @@ Match = Callable[[Mapping[str, Any]], bool]
 Labels = Mapping[str, str]
 Test = Callable[[Labels], bool]
 
-_TOKEN = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
+_WORD = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
 _SIGNS = frozenset({"==", "!=", "=", "!", ",", "(", ")", "<", ">", ""})
 _OPERATORS = "in, notin, =, ==, !=, gt, lt"
 _FIELD_TERM = re.compile(r"^([^=!]+?)(==|!=|=)(.*)$", re.DOTALL)
@@ -27,7 +27,7 @@ _POD_FIELDS = {
     "status.podIP": ("status", "podIP"),
     "status.nominatedNodeName": ("status", "nominatedNodeName"),
 }
-_EXTRA_FIELDS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
+_EXTRA_FIELDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
     ("", "pods"): _POD_FIELDS,
     ("", "nodes"): {"spec.unschedulable": ("spec", "unschedulable")},
     ("", "namespaces"): {"status.phase": ("status", "phase"), "name": ("metadata", "name")},
@@ -97,10 +97,10 @@ def both(first: Match | None, second: Match | None) -> Match | None:
 
 
 class _Parser:
-    """Reads a label selector token by token, for it is at a token that the apiserver says what it expected."""
+    """Reads a label selector word by word, for it is at a word that the apiserver says what it expected."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [*_TOKEN.findall(text), ""]
+        self._words: list[str] = [*_WORD.findall(text), ""]
         self._next = 0
 
     def requirements(self) -> Iterator[Test]:
@@ -110,21 +110,21 @@ class _Parser:
             if self._look() in _SIGNS - {"!"}:
                 raise bad_request(f"found '{self._look()}', expected: !, identifier, or 'end of string'")
             yield self._requirement()
-            token = self._take()
-            if token == "":
+            word = self._take()
+            if word == "":
                 return
-            if token != ",":
-                raise bad_request(f"found '{token}', expected: ',' or 'end of string'")
+            if word != ",":
+                raise bad_request(f"found '{word}', expected: ',' or 'end of string'")
             if self._look() in _SIGNS - {"!"}:
                 raise bad_request(f"found '{self._look()}', expected: identifier after ','")
 
     def _look(self) -> str:
-        return self._tokens[self._next]
+        return self._words[self._next]
 
     def _take(self) -> str:
-        token = self._tokens[self._next]
-        self._next = min(self._next + 1, len(self._tokens) - 1)
-        return token
+        word = self._words[self._next]
+        self._next = min(self._next + 1, len(self._words) - 1)
+        return word
 
     def _requirement(self) -> Test:
         absent = self._look() == "!"
@@ -169,16 +169,16 @@ class _Parser:
             raise _unreadable(f"found '{self._look()}', expected: ',', ')' or identifier")
         values: set[str] = set()
         last = ","
-        while (token := self._take()) != ")":
-            if token in _SIGNS - {","}:
-                raise _unreadable(f"found '{token}', expected: ',', or identifier")
-            if token == "," and last == ",":
+        while (word := self._take()) != ")":
+            if word in _SIGNS - {","}:
+                raise _unreadable(f"found '{word}', expected: ',', or identifier")
+            if word == "," and last == ",":
                 values.add("")
-            elif token != ",":
+            elif word != ",":
                 if last != ",":
-                    raise _unreadable(f"found '{token}', expected: ',' or ')'")
-                values.add(token)
-            last = token
+                    raise _unreadable(f"found '{word}', expected: ',' or ')'")
+                values.add(word)
+            last = word
         if last == ",":
             values.add("")
         for index, value in enumerate(sorted(values)):

@@ -1,4 +1,4 @@
-"""The embedded apiserver on a loopback port: TLS, one thread a connection, streams that live until their client leaves."""
+"""The embedded apiserver on a loopback port: TLS, one thread a connection, streams that live as long as their client."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dispatch_kubeflow.backend.requests.resources import Resource
-
 ROOT_UNMANAGED = frozenset(
     {
         ("f:apiVersion",),
@@ -53,7 +51,7 @@ _METADATA: Mapping[str, Any] = {
 
 
 class Shape:
-    """A node of a schema as far as merging goes. A field the schema does not know is granular in maps, atomic in lists."""
+    """A node of a schema as far as merging goes; what it does not know is granular as a map and atomic as a list."""
 
     __slots__ = ("_by_name", "_name", "_node")
 
@@ -92,7 +90,7 @@ class Shape:
         return self._node.get("x-kubernetes-list-type") == "set"
 
 
-def shape_of(resource: Resource, schema: object | None) -> Shape:
+def shape_of(schema: object | None) -> Shape:
     """The shape of a kind: from its CRD's schema, or for a built-in kind by the names of its lists."""
     structure = getattr(schema, "structure", None) or {}
     properties = {**(structure.get("properties") or {}), "metadata": _METADATA}

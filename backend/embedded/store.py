@@ -19,7 +19,6 @@ from dispatch_kubeflow.backend.embedded.admission import Admission, Operation, R
 from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.errors import (
     STALE,
-    ApiError,
     FieldError,
     already_exists,
     bad_request,
@@ -39,7 +38,14 @@ from dispatch_kubeflow.backend.embedded.history import (
     Key,
     Stored,
     Subscription,
-    encode,
+)
+from dispatch_kubeflow.backend.embedded.incoming import (
+    Undecodable,
+    finalizer_warnings,
+    match_namespace,
+    typed,
+    typed_patch,
+    unknown_fields,
 )
 from dispatch_kubeflow.backend.embedded.kinds import Kind, built_in
 from dispatch_kubeflow.backend.embedded.schemas.structural import BLOCKING
@@ -57,23 +63,6 @@ Objects = list[Object]
 States = list[Stored]
 Events = list[Event]
 Faults = list[FieldError]
-
-
-_METADATA_TYPES: tuple[tuple[str, type, str], ...] = (
-    ("name", str, "string"),
-    ("generateName", str, "string"),
-    ("namespace", str, "string"),
-    ("uid", str, "types.UID"),
-    ("resourceVersion", str, "string"),
-    ("generation", int, "int64"),
-    ("deletionGracePeriodSeconds", int, "int64"),
-    ("creationTimestamp", str, "v1.Time"),
-    ("deletionTimestamp", str, "v1.Time"),
-    ("ownerReferences", list, "[]v1.OwnerReference"),
-    ("finalizers", list, "[]string"),
-    ("managedFields", list, "[]v1.ManagedFieldsEntry"),
-)
-_EMPTY_IS_ABSENT = frozenset({"labels", "annotations", "ownerReferences", "finalizers", "managedFields"})
 
 
 @dataclass(slots=True)
@@ -274,7 +263,7 @@ class Store:
         """Create an object and give it back as stored."""
         how = write or Write(manager, dry_run)
         kind = self.kind(resource)
-        new = self._typed(kind, copied(dict(obj)))
+        new = typed(kind, copied(dict(obj)))
         with self.lock:
             return self._create(kind, new, namespace, how)
 
@@ -293,7 +282,7 @@ class Store:
         """Replace an object (or its `status`), if its resourceVersion and uid still hold; gives it back as stored."""
         how = write or Write(manager, dry_run)
         kind = self.kind(resource)
-        new = self._typed(kind, copied(dict(obj)))
+        new = typed(kind, copied(dict(obj)))
         meta = new["metadata"]
         place = self._place(kind, namespace, meta, name)
         uid = str(meta.get("uid") or "")
@@ -367,7 +356,7 @@ class Store:
 
     def _create(self, kind: Kind, new: Object, namespace: str | None, how: Write) -> Object:
         meta = new["metadata"]
-        _match_namespace(kind, namespace, meta)
+        match_namespace(kind, namespace, meta)
         place_namespace = meta.get("namespace") or ""
         if meta.get("resourceVersion"):
             raise unreasoned("resourceVersion should not be set on objects to be created")
@@ -388,7 +377,8 @@ class Store:
         faults += self._schema_faults(kind, new, None, faults)
         if faults:
             raise invalid(kind.resource.group, kind.resource.kind, meta.get("name") or "", faults)
-        _warn_of_finalizers(kind, new, None, how)
+        if kind.custom:
+            how.warnings.extend(finalizer_warnings(new, None))
         self._review(kind, "CREATE", place, None, None, new, how)
         if place in self._objects.get(kind.key, {}):
             refused = name_conflict if name_was_made else already_exists
@@ -423,10 +413,10 @@ class Store:
             )
         new = change(old)
         if not replaces:
-            new = self._patched(kind, new)
+            new = typed_patch(kind, new)
             # A patch shares what it left alone with the stored object; what follows changes objects in place.
             new = copied(new)
-            _match_namespace(kind, place[0], new["metadata"])
+            match_namespace(kind, place[0], new["metadata"])
             if new["metadata"].get("name") != place[1]:
                 said = new["metadata"].get("name")
                 raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({place[1]})")
@@ -443,7 +433,8 @@ class Store:
             meta.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
         self._own(kind, new, old, subresource, how, applied)
         self._update_faults(kind, new, old, subresource)
-        _warn_of_finalizers(kind, new, old, how)
+        if kind.custom:
+            how.warnings.extend(finalizer_warnings(new, old))
         self._review(kind, "UPDATE", place, subresource, old, new, how)
         last = not meta.get("finalizers") and not deletion.holds_content(kind, new)
         if last and before.get("deletionGracePeriodSeconds") == 0:
@@ -460,11 +451,13 @@ class Store:
             raise bad_request("error decoding YAML: error unmarshaling JSON: not an object")
         for key in ("apiVersion", "kind"):
             if not patch.get(key) and how.request is not None:
-                raise bad_request(f"invalid object type: {patch.get('apiVersion') or '/'}, Kind={patch.get('kind') or ''}")
+                raise bad_request(
+                    f"invalid object type: {patch.get('apiVersion') or '/'}, Kind={patch.get('kind') or ''}"
+                )
         if (patch.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
-        wanted = self._typed(kind, copied(patch))
-        _match_namespace(kind, place[0], wanted["metadata"])
+        wanted = typed(kind, copied(patch))
+        match_namespace(kind, place[0], wanted["metadata"])
         state = self._objects.get(kind.key, {}).get(place)
         applied = apply.Applied(how.manager, subresource, force, self.now(), kind.resource)
         if state is None:
@@ -484,30 +477,11 @@ class Store:
             kind, place, lambda old: applied.to(old, wanted, kind.schema), subresource, how, applied=True
         )
 
-    def _typed(self, kind: Kind, obj: Any) -> Object:
-        """The object with its kind said and its metadata an object with only strings where strings belong."""
-        resource = kind.resource
-        if not isinstance(obj, dict):
-            raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
-        _match_kind(kind, obj)
-        obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
-        meta = obj.setdefault("metadata", {})
-        if not isinstance(meta, dict):
-            raise Undecodable(kind, f"json: cannot unmarshal {_json_type(meta)} into Go value of type v1.ObjectMeta")
-        _clean(kind, meta)
-        return obj
-
-    def _patched(self, kind: Kind, obj: Any) -> Object:
-        try:
-            return self._typed(kind, obj)
-        except Undecodable as error:
-            raise invalid("", "", "", [invalid_value("patch", encode(obj).decode(), error.why)]) from None
-
     def _decode(self, kind: Kind, obj: Object, how: Write, *, patched: bool = False) -> None:
         if kind.schema is not None:
             unknown = [f'unknown field "{path}"' for path in kind.schema.decode(obj)]
             if unknown and how.field_validation == "Strict":
-                raise _strict(kind, obj, unknown, patched)
+                raise unknown_fields(kind, obj, unknown, patched=patched)
             if unknown and how.field_validation == "Warn":
                 how.warnings.extend(unknown)
             kind.schema.default(obj)
@@ -518,7 +492,7 @@ class Store:
             raise Undecodable(kind, f"json: cannot unmarshal into Go struct: {error}") from error
 
     def _place(self, kind: Kind, namespace: str | None, meta: Object, name: str | None) -> tuple[str, str]:
-        _match_namespace(kind, namespace, meta)
+        match_namespace(kind, namespace, meta)
         said = str(meta.get("name") or "")
         if name is not None and said and said != name:
             raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
@@ -665,99 +639,6 @@ def _patched(kind: Kind, patch: Any, form: PatchType) -> Change:
     if form == "json":
         return lambda old: patches.json_patch(old, patch)
     return lambda old: patches.strategic(old, patch, kind.resource.plural)
-
-
-def _match_namespace(kind: Kind, asked: str | None, meta: Object) -> None:
-    if not kind.resource.namespaced:
-        meta.pop("namespace", None)
-        return
-    said = meta.get("namespace") or ""
-    if asked and said and said != asked:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if asked:
-        meta["namespace"] = asked
-
-
-def _clean(kind: Kind, meta: Object) -> None:
-    """Nulls and empty maps of metadata are lost on the way in, as decoding into its Go struct loses them."""
-    for key in ("labels", "annotations"):
-        if meta.get(key) is not None:
-            _clean_texts(kind, key, meta[key])
-    for key, wanted, shown in _METADATA_TYPES:
-        value = meta.get(key)
-        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
-            raise Undecodable(
-                kind, f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.{key} of type {shown}"
-            )
-    for key in [key for key, value in meta.items() if value is None or (key in _EMPTY_IS_ABSENT and not value)]:
-        del meta[key]
-
-
-def _clean_texts(kind: Kind, key: str, values: Any) -> None:
-    if not isinstance(values, dict):
-        raise Undecodable(kind, f"json: cannot unmarshal {_json_type(values)} into Go struct field ObjectMeta.{key} of type map[string]string")
-    for name, value in values.items():
-        if value is None:
-            values[name] = ""
-        elif not isinstance(value, str):
-            raise Undecodable(
-                kind,
-                f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.{key} of type string",
-            )
-
-
-class Undecodable(ApiError):
-    """400: an object whose fields are of other types than the server's. `why` is what the decoder says."""
-
-    def __init__(self, kind: Kind, why: str) -> None:
-        named = kind.resource.kind
-        message = f'{named} in version "{kind.resource.version}" cannot be handled as a {named}: {why}'
-        super().__init__(400, "BadRequest", message)
-        self.why = why
-
-
-def _match_kind(kind: Kind, obj: Object) -> None:
-    said, version = obj.get("kind") or kind.resource.kind, obj.get("apiVersion") or kind.resource.api_version
-    faults = []
-    if said != kind.resource.kind:
-        faults.append(invalid_value("kind", said, f"must be {kind.resource.kind}"))
-    if version != kind.resource.api_version:
-        faults.append(invalid_value("apiVersion", version, f"must be {kind.resource.api_version}"))
-    if faults:
-        name = (obj.get("metadata") or {}).get("name") or ""
-        raise invalid(str(version).rpartition("/")[0], said, name, faults)
-
-
-def _warn_of_finalizers(kind: Kind, new: Object, old: Object | None, how: Write) -> None:
-    named = new["metadata"].get("finalizers")
-    if not named or not kind.custom:
-        return
-    before = (old or {"metadata": {}})["metadata"].get("finalizers") or []
-    for name in sorted(set(named) - set(before) - {"orphan", "foregroundDeletion", "kubernetes"}):
-        if "/" not in name:
-            how.warnings.append(
-                f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name to avoid accidental conflicts '
-                "with other finalizer writers"
-            )
-
-
-def _strict(kind: Kind, obj: Object, unknown: list[str], patched: bool) -> ApiError:
-    text = f"strict decoding error: {', '.join(unknown)}"
-    return (
-        invalid("", "", "", [invalid_value("patch", encode(obj).decode(), text)])
-        if patched
-        else Undecodable(kind, text)
-    )
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "object" if isinstance(value, dict) else "array"
 
 
 def stamp(moment: datetime) -> str:

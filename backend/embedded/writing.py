@@ -221,7 +221,9 @@ class Writer:
                 )
             )
         elif propagation is not None and propagation not in _PROPAGATIONS:
-            faults.append(not_supported("propagationPolicy", propagation, ["Foreground", "Background", "Orphan", "nil"]))
+            faults.append(
+                not_supported("propagationPolicy", propagation, ["Foreground", "Background", "Orphan", "nil"])
+            )
         if faults:
             raise invalid("meta.k8s.io", "DeleteOptions", "", faults)
         return options

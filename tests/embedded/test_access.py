@@ -27,9 +27,7 @@ def bind(serving: Serving, role: dict[str, Any], *, cluster: bool, subject: dict
     prefix = "cluster" if cluster else ""
     kind = "ClusterRole" if cluster else "Role"
     meta = {"name": "r", **({} if cluster else {"namespace": NAMESPACE})}
-    serving.store.create(
-        Resource(RBAC, "v1", f"{prefix}roles", kind, not cluster), {"metadata": meta, "rules": [role]}
-    )
+    serving.store.create(Resource(RBAC, "v1", f"{prefix}roles", kind, not cluster), {"metadata": meta, "rules": [role]})
     serving.store.create(
         Resource(RBAC, "v1", f"{prefix}rolebindings", f"{kind}Binding", not cluster),
         {"metadata": meta, "subjects": [subject], "roleRef": {"apiGroup": RBAC, "kind": kind, "name": "r"}},
@@ -119,7 +117,10 @@ def test_a_review_of_nothing_is_invalid(serving: Serving) -> None:
 
 def test_a_review_can_be_of_another_user_and_of_a_path(serving: Serving) -> None:
     serving.apiserver.access.user("reader", [READ])
-    spec = {"user": "reader", "resourceAttributes": {"verb": "get", "group": "trainer.kubeflow.org", "resource": "trainjobs"}}
+    spec = {
+        "user": "reader",
+        "resourceAttributes": {"verb": "get", "group": "trainer.kubeflow.org", "resource": "trainjobs"},
+    }
     answer = serving.admin("POST", f"{REVIEWS}/subjectaccessreviews", {"spec": spec})
     assert answer.json["status"]["allowed"] is True
     path = {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}, "user": "reader"}

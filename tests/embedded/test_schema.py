@@ -98,7 +98,10 @@ def test_unknown_fields_and_nulls_are_dropped(installed: Store) -> None:
             'spec.managedBy: Invalid value: "me": ManagedBy must be trainer.kubeflow.org/trainjob-controller '
             "or kueue.x-k8s.io/multikueue if set",
         ),
-        ({"runtimeRef": {"name": ""}}, 'spec.runtimeRef.name: Invalid value: "": spec.runtimeRef.name in body should be at least 1 chars long'),
+        (
+            {"runtimeRef": {"name": ""}},
+            'spec.runtimeRef.name: Invalid value: "": spec.runtimeRef.name in body should be at least 1 chars long',
+        ),
     ],
 )
 def test_what_breaks_the_schema_is_named(installed: Store, spec: dict[str, Any], found: str) -> None:
@@ -159,7 +162,10 @@ def test_rules_with_a_transition_compare_items_of_a_list_map() -> None:
     listed = {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
     schema = StructuralSchema({"type": "object", "properties": {"items": listed}})
     old = {"metadata": {}, "items": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]}
-    moved = {"metadata": {}, "items": [{"name": "b", "value": "2"}, {"name": "a", "value": "1"}, {"name": "c", "value": "9"}]}
+    moved = {
+        "metadata": {},
+        "items": [{"name": "b", "value": "2"}, {"name": "a", "value": "1"}, {"name": "c", "value": "9"}],
+    }
     changed = {"metadata": {}, "items": [{"name": "b", "value": "3"}]}
     assert schema.validate(moved, old) == []
     assert [fault.field for fault in schema.validate(changed, old)] == ["items[0]"]
@@ -167,14 +173,28 @@ def test_rules_with_a_transition_compare_items_of_a_list_map() -> None:
 
 def test_a_rule_that_cannot_be_evaluated_is_a_fault() -> None:
     rule = {"rule": "self.absent > 1", "message": "positive"}
-    schema = StructuralSchema({"type": "object", "properties": {"a": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-validations": [rule]}}})
+    schema = StructuralSchema(
+        {
+            "type": "object",
+            "properties": {
+                "a": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": True,
+                    "x-kubernetes-validations": [rule],
+                }
+            },
+        }
+    )
     told = schema.validate({"metadata": {}, "a": {}}, None)
     assert told[0].detail == "no such key: absent evaluating rule: positive"
 
 
 def test_a_workloads_check_needs_its_message(installed: Store) -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "x"}]}}
-    workload = {"metadata": {"name": "w", "namespace": NAMESPACE}, "spec": {"podSets": [{"count": 1, "template": template}]}}
+    workload = {
+        "metadata": {"name": "w", "namespace": NAMESPACE},
+        "spec": {"podSets": [{"count": 1, "template": template}]},
+    }
     made = installed.create(WORKLOADS, workload)
     assert made["spec"]["podSets"][0]["name"] == "main"
     check = {"name": "c", "state": "Ready", "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -184,21 +204,32 @@ def test_a_workloads_check_needs_its_message(installed: Store) -> None:
 
 
 def test_the_shipped_runtimes_are_valid(installed: Store) -> None:
-    names = [installed.create(CLUSTER_TRAINING_RUNTIMES, item)["metadata"]["name"] for item in crds.runtimes(RELEASES[0])]
+    names = [
+        installed.create(CLUSTER_TRAINING_RUNTIMES, item)["metadata"]["name"] for item in crds.runtimes(RELEASES[0])
+    ]
     assert "torch-distributed" in names
 
 
 def test_a_jobset_that_contradicts_itself_is_refused(installed: Store) -> None:
     spec = {
         "startupPolicy": {"startupPolicyOrder": "InOrder"},
-        "replicatedJobs": [{"name": "n", "template": {"spec": {"template": {"spec": {"containers": []}}}}, "dependsOn": [{"name": "m", "status": "Ready"}]}],
+        "replicatedJobs": [
+            {
+                "name": "n",
+                "template": {"spec": {"template": {"spec": {"containers": []}}}},
+                "dependsOn": [{"name": "m", "status": "Ready"}],
+            }
+        ],
     }
     told = faults(installed, JOB_SETS, {"metadata": {"name": "j", "namespace": NAMESPACE}, "spec": spec})
     assert any("StartupPolicy and DependsOn APIs are mutually exclusive" in text for text in told)
 
 
 def test_a_pattern_with_a_flag_inside_is_read(installed: Store) -> None:
-    check = {"metadata": {"name": "ac"}, "spec": {"controllerName": "x.y/z", "parameters": {"apiGroup": "g.h", "kind": "Kind", "name": "n"}}}
+    check = {
+        "metadata": {"name": "ac"},
+        "spec": {"controllerName": "x.y/z", "parameters": {"apiGroup": "g.h", "kind": "Kind", "name": "n"}},
+    }
     assert installed.create(ADMISSION_CHECKS, check, dry_run=True)["spec"]["parameters"]["kind"] == "Kind"
 
 

@@ -96,7 +96,9 @@ CASES: dict[str, Callable[[Serving], Reply]] = {
     "create, name exists": lambda s: s.admin("POST", TRAIN_JOBS_PATH, train_job()),
     "create, runtime absent": _denied(Denial("runtime 'absent' not found"), "vtrainjob.kb.io"),
     "create, numNodes too large for int32": _denied(
-        undecodable("json: cannot unmarshal number 2147483648 into Go struct field Trainer.spec.trainer.numNodes of type int32"),
+        undecodable(
+            "json: cannot unmarshal number 2147483648 into Go struct field Trainer.spec.trainer.numNodes of type int32"
+        ),
         "defaulter.trainjob.trainer.kubeflow.org",
     ),
     "create, over schema": _over_schema,
@@ -105,9 +107,7 @@ CASES: dict[str, Callable[[Serving], Reply]] = {
     "patch, other uid": _other_uid,
     "patch, immutable": _immutable,
     "patch, absent": lambda s: s.admin("PATCH", f"{TRAIN_JOBS_PATH}/absent-1", {}, MERGE),
-    "delete, wrong uid": lambda s: s.admin(
-        "DELETE", f"{TRAIN_JOBS_PATH}/sa-1", {"preconditions": {"uid": OTHER_UID}}
-    ),
+    "delete, wrong uid": lambda s: s.admin("DELETE", f"{TRAIN_JOBS_PATH}/sa-1", {"preconditions": {"uid": OTHER_UID}}),
     "delete, absent": lambda s: s.admin("DELETE", f"{TRAIN_JOBS_PATH}/absent-1"),
     "create, RBAC": _rbac_create,
     "get, RBAC": _rbac_get,
@@ -154,7 +154,10 @@ def test_a_continue_token_of_nonsense_is_a_bad_request(serving: Serving, samples
 
 def test_an_unknown_field_is_dropped_and_warned_of(serving: Serving, samples: dict[str, Any]) -> None:
     answer = serving.admin("POST", TRAIN_JOBS_PATH, train_job(trainer={"bogus": 1}))
-    assert (answer.status, answer.headers["warning"]) == (201, samples["create, warn, unknown field"]["headers"]["warning"])
+    assert (answer.status, answer.headers["warning"]) == (
+        201,
+        samples["create, warn, unknown field"]["headers"]["warning"],
+    )
     assert answer.json["spec"]["trainer"] == {}
 
 

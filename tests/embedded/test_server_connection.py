@@ -63,7 +63,9 @@ def test_a_connection_serves_many_requests(serving: Serving) -> None:
 def test_a_chunked_request_body_is_read(serving: Serving) -> None:
     body = json.dumps(train_job()).encode()
     headers = {"Authorization": f"Bearer {serving.admin_token}", "Content-Type": "application/json"}
-    serving.admin.connection.request("POST", TRAIN_JOBS_PATH, iter([body[:20], body[20:]]), headers, encode_chunked=True)
+    serving.admin.connection.request(
+        "POST", TRAIN_JOBS_PATH, iter([body[:20], body[20:]]), headers, encode_chunked=True
+    )
     answer = serving.admin.connection.getresponse()
     answer.read()
     assert answer.status == 201

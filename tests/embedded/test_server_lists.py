@@ -117,7 +117,9 @@ def test_field_selectors_know_the_name_and_a_pods_node_and_phase(five: Serving) 
         five.store.create(PODS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
     assert names(five.admin("GET", f"{TRAIN_JOBS_PATH}?fieldSelector=metadata.name=a-1").json) == ["a-1"]
     assert names(five.admin("GET", f"{PODS_PATH}?fieldSelector=spec.nodeName=node-1").json) == ["p-1"]
-    assert names(five.admin("GET", f"{PODS_PATH}?fieldSelector=status.phase=Pending,spec.nodeName!=node-1").json) == ["p-2"]
+    assert names(five.admin("GET", f"{PODS_PATH}?fieldSelector=status.phase=Pending,spec.nodeName!=node-1").json) == [
+        "p-2"
+    ]
     assert five.admin("GET", f"{TRAIN_JOBS_PATH}?fieldSelector=spec.suspend=true").status == 400
 
 

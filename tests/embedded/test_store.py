@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from dispatch_kubeflow.backend.embedded.errors import ApiError
 from dispatch_kubeflow.backend.embedded.store import Store
 from dispatch_kubeflow.backend.requests.resources import JOBS, PODS, TRAIN_JOBS, Resource

@@ -39,7 +39,9 @@ class Scene:
     def __init__(self) -> None:
         self.clock = HandClock()
         self.store = Store(self.clock, seed=3)
-        self.store.create(Resource("", "v1", "namespaces", "Namespace", namespaced=False), {"metadata": {"name": NAMESPACE}})
+        self.store.create(
+            Resource("", "v1", "namespaces", "Namespace", namespaced=False), {"metadata": {"name": NAMESPACE}}
+        )
         kind = self.store.kind(TRAIN_JOBS)
         kind.verbs = ("create", "delete", "get", "list", "patch", "update", "watch")
         self.api = Apiserver(self.store)
@@ -50,12 +52,16 @@ class Scene:
         return str(self.store.create(TRAIN_JOBS, obj)["metadata"]["resourceVersion"])
 
     def watch(self, query: str = "", path: str = PATH) -> Stream:
-        answer = self.api.handle(Request("GET", f"{path}?watch=true&{query}", {"authorization": f"Bearer {self.token}"}))
+        answer = self.api.handle(
+            Request("GET", f"{path}?watch=true&{query}", {"authorization": f"Bearer {self.token}"})
+        )
         assert answer.stream is not None, answer.body
         return answer.stream
 
     def refused(self, query: str) -> Any:
-        answer = self.api.handle(Request("GET", f"{PATH}?watch=true&{query}", {"authorization": f"Bearer {self.token}"}))
+        answer = self.api.handle(
+            Request("GET", f"{PATH}?watch=true&{query}", {"authorization": f"Bearer {self.token}"})
+        )
         assert answer.stream is None
         return json.loads(answer.body)
 
@@ -131,7 +137,10 @@ def test_a_streaming_list_ends_with_its_mark(scene: Scene) -> None:
 def test_a_watch_from_nowhere_in_particular_is_a_streaming_list(scene: Scene) -> None:
     scene.job("a-1")
     first, mark = lines(scene.watch("allowWatchBookmarks=true"))
-    assert (first["type"], mark["object"]["metadata"]["annotations"]) == ("ADDED", {"k8s.io/initial-events-end": "true"})
+    assert (first["type"], mark["object"]["metadata"]["annotations"]) == (
+        "ADDED",
+        {"k8s.io/initial-events-end": "true"},
+    )
     assert scene.refused("continue=x")["code"] == 422
 
 
@@ -170,7 +179,9 @@ def test_a_streaming_list_of_the_future_gives_up_after_three_seconds(scene: Scen
     assert stream.due() == 3.0
     scene.clock.seconds = 3.0
     wanted = json.loads(FRAMES["future"])
-    wanted["object"]["message"] = f"Timeout: Too large resource version: 99999999, current: {scene.store.resource_version}"
+    wanted["object"]["message"] = (
+        f"Timeout: Too large resource version: 99999999, current: {scene.store.resource_version}"
+    )
     assert lines(stream) == [wanted]
     assert stream.ended
 

@@ -1,4 +1,4 @@
-"""The schemas of custom resources, obeyed as the apiserver obeys them: pruned, defaulted, validated, with their CEL rules."""
+"""The schemas of custom resources, obeyed as the apiserver obeys them: pruned, defaulted, validated by CEL too."""
 
 from dispatch_kubeflow.backend.embedded.schemas.structural import StructuralSchema
 

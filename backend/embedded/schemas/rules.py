@@ -112,6 +112,6 @@ def _narrowed(value: Any, members: frozenset[str] | None) -> Any:
 @lru_cache(maxsize=1024)
 def _program(expression: str) -> Any:
     # Imported at the first rule that needs it: the evaluator takes longer to import than a cluster to start.
-    import cel
+    import cel  # noqa: PLC0415  # see above
 
     return cel.compile(expression)
