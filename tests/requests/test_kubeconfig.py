@@ -407,3 +407,40 @@ def test_loading_is_all_that_imports_the_official_client():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_trap_a_pods_token_that_vanishes_or_empties_sends_nothing(tmp_path, certificates, plain, monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(plain.port))
+    token, authorities = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("pod-token\n")
+    authorities.write_text(certificates.authority)
+    door = Door(from_pod(str(token), str(authorities)), request_timeout=5, clock=SystemClock())
+    for vanish in (lambda: token.write_text(""), token.unlink):
+        vanish()
+        failure = door.send(REQUEST, Context.with_timeout(5), operation="find").failure
+        assert failure is not None
+        assert (failure.result, failure.sent) == ("token-failed", False)
+    assert plain.connections == []
+    door.close()
+
+
+def test_trap_a_certificate_for_a_server_without_tls_is_refused(write, certificates):
+    certificate, key = certificates.client
+    user = {"client-certificate-data": data(certificate), "client-key-data": data(key)}
+    assert "without TLS" in problem(write(user, {"server": "http://127.0.0.1:8080"}))
+
+
+def test_trap_discovery_is_one_request_and_keeps_nothing(plain, upstream, tmp_path, monkeypatch):
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    door = Door(ClusterAccess.at(plain.url), request_timeout=5, clock=SystemClock())
+    upstream.status = 404
+    for _ in range(2):
+        failure = door.discover("nowhere.io", "v1", Context.with_timeout(5), operation="factory").failure
+        assert failure is not None
+        assert failure.result == "404"
+    assert len(upstream.asked) == 2
+    assert list(tmp_path.iterdir()) == []
+    door.close()

@@ -173,6 +173,32 @@ def test_a_list_ends_with_its_context(little):
     assert reply.failure.result == "context-deadline"
 
 
+def test_a_long_list_takes_no_more_memory_than_what_is_kept_and_a_page(little):
+    import tracemalloc
+
+    filler = "x" * 3_000
+    items = [
+        {"metadata": {"name": f"a-{number}", "resourceVersion": "1", "annotations": {"filler": filler}}}
+        for number in range(500)
+    ]
+    pages = [
+        raw(
+            200,
+            {**BASE, "metadata": {"resourceVersion": "1", "continue": f"{page}" if page < 9 else ""}, "items": items},
+        )
+        for page in range(10)
+    ]
+    little.answers.extend(pages)
+    with door_to(little) as door:
+        tracemalloc.start()
+        reply = listed(door)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert len(reply.items) == 5_000
+    assert sum(map(len, pages)) > 15_000_000
+    assert peak < 9_000_000
+
+
 # Watches.
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 import warnings
 
 import pytest
@@ -135,6 +136,26 @@ def test_an_address_that_refuses_is_followed_by_the_next(monkeypatch, plain):
     failure = send(other)
     assert failure is not None
     assert failure.result == "unsent"
+
+
+def test_an_address_that_drops_everything_takes_its_share_and_no_more(monkeypatch, plain):
+    from dispatch_kubeflow.backend.requests import dial
+
+    monkeypatch.setattr(dial, "_LEAST", 0.01)
+    with socket.create_server(("127.0.0.9", plain.port), backlog=0), contextlib.ExitStack() as fillers:
+        for _ in range(4):
+            filler = fillers.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.9", plain.port))
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in ("127.0.0.9", "127.0.0.1")]
+        resolver = Resolver(lambda *_: found)
+        monkeypatch.setattr(connecting, "_RESOLVERS", type("Same", (), {"of_this_process": lambda _: resolver})())
+        access = ClusterAccess.at(f"http://cluster.example:{plain.port}")
+        door = Door(access, request_timeout=0.6, clock=SystemClock())
+        began = time.monotonic()
+        assert send(door) is None
+        assert 0.2 < time.monotonic() - began < 0.6
+        door.close()
 
 
 # TLS.

@@ -272,3 +272,42 @@ def test_a_credential_never_shows_its_secret():
     with pytest.raises(TokenFailed) as failed:
         bearer("se cret", "the file")
     assert "cret" not in str(failed.value).replace("secret", "")
+
+
+@pytest.mark.parametrize("ends", ["", "import sys; sys.exit(3);"])
+def test_a_plugin_that_closes_its_output_is_waited_for(plain, upstream, ends):
+    said = json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "t"}})
+    code = f"import os, time; os.write(1, {said.encode()!r}); os.close(1); time.sleep(0.1);{ends}"
+    door = door_with(ExecToken(Plugin(sys.executable, V1, ("-S", "-c", code)), SystemClock()), plain)
+    failure = send(door).failure
+    assert (failure is None) == (not ends)
+    assert len(upstream.asked) == (0 if ends else 1)
+
+
+def test_a_plugin_that_closed_its_output_and_hangs_is_ended(plain):
+    code = "import os, time; os.close(1); time.sleep(60)"
+    door = door_with(ExecToken(Plugin(sys.executable, V1, ("-S", "-c", code)), SystemClock()), plain)
+    from .left_behind import children
+
+    before = children()
+    failure = send(door, Context.with_timeout(0.3)).failure
+    assert failure is not None
+    assert failure.result == "context-deadline"
+    assert children() <= before
+
+
+def test_threads_that_wait_for_a_plugin_end_with_their_own_context(plain):
+    slow = Plugin(sys.executable, V1, ("-S", "-c", "import time; time.sleep(60)"))
+    door = door_with(ExecToken(slow, SystemClock()), plain)
+    runs = Context.with_timeout(10)
+    first = threading.Thread(target=send, args=(door, runs))
+    first.start()
+    while not door._sender._cluster.source._running.locked():
+        time.sleep(0.001)
+    began = time.monotonic()
+    failure = send(door, Context.with_timeout(0.1)).failure
+    assert failure is not None
+    assert failure.result == "context-deadline"
+    assert time.monotonic() - began < 5
+    runs.cancel()
+    first.join()
