@@ -30,7 +30,7 @@ from dispatch_kubeflow.machine import Context, DispatchError, ErrOutcomeUnknown,
 from .exits import Exit, Refusal
 from .lossy import LossyProxy
 from .output import OutputFollower
-from .seen import object_line
+from .seen import hold_and_pods, object_line
 from .terminal import Terminal
 
 NAMESPACE = "default"
@@ -59,8 +59,8 @@ def _a_whole_life(stage: Stage, cluster: Cluster) -> None:
     with factory(settings, ctx=_seconds()) as backend, Watched(backend, "fit") as watched:
         ref = backend.start("fit", 1, spec, ctx=_seconds())
         gated = watched.until("the job is gated", lambda job: job.state == "gated")
+        stage.state("gated", gated, "created, and provably not running")
         stage.check(gated.pods.total == 0, "a gated job has no pods")
-        stage.state(gated, "created, and provably not running")
 
         journal = stage.folder / "journal"
         journal.write_text(f"{ref}\n")
@@ -69,11 +69,14 @@ def _a_whole_life(stage: Stage, cluster: Cluster) -> None:
         with OutputFollower(backend, "fit", Context.background(), stage.output, stage.tell) as lines:
             watched.on_view = lambda _: lines.look()
             backend.open(ref, ctx=_seconds())
-            stage.state(watched.until("the job is opened", lambda job: job.state == "opened"), "its gate is lifted")
+            stage.state(
+                "opened", watched.until("the job is opened", lambda job: job.state == "opened"), "its gate is lifted"
+            )
             stage.until_output("step 15 of 60")
 
             backend.hold(ref, 1, ctx=_seconds())
             stage.state(
+                "held",
                 watched.until("the held job has no pods", lambda job: job.state == "held" and not job.pods.total),
                 "both processes were told to stop, saved and ended",
             )
@@ -82,13 +85,15 @@ def _a_whole_life(stage: Stage, cluster: Cluster) -> None:
 
             _release(backend, ref)
             resumed = stage.until_output("rank 0 of 2: from step ", after=stopped)
-            stage.state(watched.until("the job is released", lambda job: job.state == "opened"), "it goes on")
+            stage.state(
+                "released", watched.until("the job is released", lambda job: job.state == "opened"), "it goes on"
+            )
             at, again = (_number(stage.outputs[index]) for index in (stopped, resumed))
             stage.check(at == again > 0, f"it goes on from its checkpoint: stopped at step {at}, on from step {again}")
             stage.until_output("fitted: y = 3.0", after=resumed)
 
             ended = watched.until("the job has succeeded", _has_succeeded)
-            stage.state(ended, "succeeded: the line is found")
+            stage.state("succeeded", ended, "the line is found")
         stage.check(_falling(stage.outputs), "the loss fell from the first line to the last")
         _stop(stage, cluster, backend, ref)
 
@@ -144,7 +149,7 @@ def _a_lost_answer(stage: Stage, cluster: Cluster) -> None:
             raise _differs("a create without an answer must be ErrOutcomeUnknown")
         found = backend.find("lost", ctx=_seconds())
         stage.check([each.ref.name for each in found.objects] == ["lost-1"], "Find shows it: it had been created")
-        stage.state(found.objects[0], "gated, so nothing of it runs; it can be recorded now and opened")
+        stage.state("gated", found.objects[0], "gated, so nothing of it runs; it can be recorded now and opened")
         backend.stop_job("lost", ctx=_seconds())
         left = backend.find("lost", ctx=_seconds())
         stage.check(not left.objects, "stopped, and nothing is left")
@@ -196,9 +201,9 @@ class Stage:
         """One step of the job's life."""
         self.terminal.say(f"  {name.upper():<10}{text}", "green")
 
-    def state(self, job: FoundObject, text: str) -> None:
-        """The state that was seen, and what it means."""
-        self.step(job.state, f"{text}  [{object_line(job)}]")
+    def state(self, name: str, job: FoundObject, text: str) -> None:
+        """The state that was seen, under the name the story gives it, and what it means."""
+        self.step(name, " · ".join((text, *hold_and_pods(job))))
 
     def error(self, error: DispatchError) -> None:
         """An error that was meant to come."""
@@ -212,10 +217,11 @@ class Stage:
 
     def output(self, line: bytes) -> None:
         """A line of the job."""
+        text = line.decode(errors="replace")
+        self.terminal.say(f"    | {text}", "cyan")
         with self._arrived:
-            self.outputs.append(line.decode(errors="replace"))
+            self.outputs.append(text)
             self._arrived.notify_all()
-        self.terminal.say(f"    | {self.outputs[-1]}", "cyan")
 
     def until_output(self, start: str, after: int = -1) -> int:
         """Wait for a line that starts so, behind line number `after`; its number."""

@@ -14,6 +14,7 @@ import typer
 
 from .exits import Exit, Refusal
 from .options import terminal_of
+from .terminal import Terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -45,12 +46,12 @@ def cluster(
     return Exit.OK
 
 
-def demo(context: typer.Context) -> int:
+def demo() -> int:
     """Show the library at work on an embedded cluster: gate, hold, release, and a create whose answer is lost."""
     with _extra():
         from .demo import show  # noqa: PLC0415 - needs the extra
 
-    return show(terminal_of(context, json=False))
+    return show(Terminal(narrates=True))
 
 
 def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:

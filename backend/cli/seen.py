@@ -82,17 +82,21 @@ def of_attempt(found: Found, number: int) -> Seen:
 
 def object_line(seen: FoundObject) -> str:
     """An object as Find shows it, in one line."""
-    return " · ".join((f"{seen.ref.kind} {seen.ref.name}", seen.state, *_beside(seen)))
+    return " · ".join((f"{seen.ref.kind} {seen.ref.name}", seen.state, *hold_and_pods(seen), *_beside(seen)))
 
 
-def _beside(seen: FoundObject) -> Iterator[str]:
-    """What stands beside the state."""
+def hold_and_pods(seen: FoundObject) -> Iterator[str]:
+    """The hold on record, and how many pods there are of which phase."""
     if seen.hold_register is not None:
         yield f"hold {seen.hold_register.instance} {'in force' if seen.hold_register.held else 'released'}"
     phases = ("pending", "running", "succeeded", "failed", "unknown", "terminating")
     pods = [f"{number} {phase}" for phase in phases if (number := getattr(seen.pods, phase))]
     if pods:
         yield f"pods: {', '.join(pods)}"
+
+
+def _beside(seen: FoundObject) -> Iterator[str]:
+    """What else stands beside the state."""
     for flag in ("stopping", "collecting", "failing"):
         if getattr(seen, flag):
             yield flag

@@ -22,13 +22,13 @@ from dispatch_kubeflow.machine.values import ObjectRef
 
 
 class Terminal:
-    """Where a command writes."""
+    """Where a command writes. `narrates`: the telling is what was asked for, so it goes to standard output."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, narrates: bool = False) -> None:
         self.json = False
         self.settings: str | None = None
         self.live = sys.stdout.isatty() and sys.stderr.isatty()
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = Console(stderr=not narrates, highlight=False, soft_wrap=True)
         self._status: Status | None = None
         self._told = ""
 

@@ -18,11 +18,12 @@ def test_the_demonstration_plays_to_its_end_in_plain_lines():
     done = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, check=False, timeout=110)
     assert done.returncode == 0, done.stderr
     steps = [
-        line.split()[0] for line in done.stderr.splitlines() if line.startswith("  ") and line.split()[0].isupper()
+        line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and line.split()[0].isupper()
     ]
-    assert steps == ["GATED", "RECORDED", "OPENED", "HELD", "OPENED", "ENDED", "STOPPED", "GATED"]
-    assert "ErrOutcomeUnknown: " in done.stderr
-    assert "\x1b" not in done.stderr
+    assert steps == ["GATED", "RECORDED", "OPENED", "HELD", "RELEASED", "SUCCEEDED", "STOPPED", "GATED"]
+    assert "ErrOutcomeUnknown: " in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
 
 
 @pytest.fixture
