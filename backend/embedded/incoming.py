@@ -83,10 +83,9 @@ def _clean(kind: Kind, meta: Object) -> None:
 
 def _clean_texts(kind: Kind, key: str, values: Any) -> None:
     if not isinstance(values, dict):
-        raise Undecodable(
-            kind,
-            f"json: cannot unmarshal {_json_type(values)} into Go struct field ObjectMeta.{key} of type map[string]string",
-        )
+        found = _json_type(values)
+        text = f"json: cannot unmarshal {found} into Go struct field ObjectMeta.{key} of type map[string]string"
+        raise Undecodable(kind, text)
     for name, value in values.items():
         if value is None:
             values[name] = ""

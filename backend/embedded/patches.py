@@ -85,13 +85,8 @@ def strategic(current: Any, patch: Any, plural: str, field: str = "") -> Any:
         return {}
     result = dict(current) if isinstance(current, dict) else {}
     for key, value in patch.items():
-        if key == "$retainKeys":
-            result = {name: item for name, item in result.items() if name in value}
-        elif key.startswith("$deleteFromPrimitiveList/"):
-            name = key.partition("/")[2]
-            result[name] = [item for item in result.get(name) or [] if item not in value]
-        elif key.startswith("$setElementOrder/"):
-            continue
+        if key.startswith("$"):
+            result = _directed(result, key, value)
         elif value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
@@ -100,6 +95,16 @@ def strategic(current: Any, patch: Any, plural: str, field: str = "") -> Any:
             result[key] = _merged_list(result.get(key), value, plural, key, field)
         else:
             result[key] = value
+    return result
+
+
+def _directed(result: Object, directive: str, value: Any) -> Object:
+    if directive == "$retainKeys":
+        return {name: item for name, item in result.items() if name in value}
+    kind, _, name = directive.partition("/")
+    if kind == "$deleteFromPrimitiveList":
+        return {**result, name: [item for item in result.get(name) or [] if item not in value]}
+    # The order of a list's elements is a wish that changes none of them.
     return result
 
 

@@ -1,4 +1,4 @@
-"""The embedded apiserver on a loopback port: TLS, one thread a connection, streams that live as long as their client."""
+"""The embedded apiserver on a loopback port: TLS, a thread a connection, streams as long-lived as their clients."""
 
 from __future__ import annotations
 

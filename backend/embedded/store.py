@@ -488,7 +488,7 @@ class Store:
         try:
             kind.defaults(obj)
         except (AttributeError, KeyError, TypeError) as error:
-            # A built-in kind's object is decoded into a struct, and what does not fit it never gets as far as a default.
+            # A built-in kind's object is decoded into a struct; what does not fit it never gets as far as defaults.
             raise Undecodable(kind, f"json: cannot unmarshal into Go struct: {error}") from error
 
     def _place(self, kind: Kind, namespace: str | None, meta: Object, name: str | None) -> tuple[str, str]:

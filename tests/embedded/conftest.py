@@ -1,4 +1,4 @@
-"""An apiserver over HTTPS for the tests of its answers, with the training kinds installed and no controller behind it."""
+"""An apiserver over HTTPS for the tests of its answers: the training kinds installed, no controller behind it."""
 
 from __future__ import annotations
 

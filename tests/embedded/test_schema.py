@@ -78,25 +78,35 @@ def test_unknown_fields_and_nulls_are_dropped(installed: Store) -> None:
     [
         (
             {"trainer": {"numNodes": "2"}},
-            'spec.trainer.numNodes: Invalid value: "string": spec.trainer.numNodes in body must be of type integer: "string"',
+            (
+                'spec.trainer.numNodes: Invalid value: "string": '
+                'spec.trainer.numNodes in body must be of type integer: "string"'
+            ),
         ),
         ({"trainer": {"command": ["a"] * 129}}, "spec.trainer.command: Too many: 129: must have at most 128 items"),
         ({"trainer": {"image": "x" * 501}}, "spec.trainer.image: Too long: may not be more than 500 bytes"),
         (
             {"activeDeadlineSeconds": 0},
-            "spec.activeDeadlineSeconds: Invalid value: 0: "
-            "spec.activeDeadlineSeconds in body should be greater than or equal to 1",
+            (
+                "spec.activeDeadlineSeconds: Invalid value: 0: "
+                "spec.activeDeadlineSeconds in body should be greater than or equal to 1"
+            ),
         ),
         ({"trainer": {"env": [{"value": "x"}]}}, "spec.trainer.env[0].name: Required value"),
         ({"trainer": {"env": [{"name": "A"}, {"name": "A"}]}}, 'spec.trainer.env[1]: Duplicate value: {"name":"A"}'),
         (
             {"trainer": {"numNodes": 2**31}},
-            '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.trainer.numNodes',
+            (
+                '<nil>: Invalid value: "": '
+                "Checked value must be of type integer with format int32 in spec.trainer.numNodes"
+            ),
         ),
         (
             {"managedBy": "me"},
-            'spec.managedBy: Invalid value: "me": ManagedBy must be trainer.kubeflow.org/trainjob-controller '
-            "or kueue.x-k8s.io/multikueue if set",
+            (
+                'spec.managedBy: Invalid value: "me": ManagedBy must be trainer.kubeflow.org/trainjob-controller '
+                "or kueue.x-k8s.io/multikueue if set"
+            ),
         ),
         (
             {"runtimeRef": {"name": ""}},

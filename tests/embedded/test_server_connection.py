@@ -130,7 +130,7 @@ def test_a_stopped_server_ends_watches_cleanly_and_refuses_new_connections(servi
     connection, stream = watching(serving)
     threading.Thread(target=serving.server.stop).start()
     assert stream.read() == b""
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionRefusedError):
         raw(serving)
     connection.close()
 

@@ -18,7 +18,7 @@ from dispatch_kubeflow.backend.embedded.schemas.rules import Rule
 
 Object = dict[str, Any]
 
-_ABSENT = object()
+ABSENT = object()
 BLOCKING = frozenset({"Unsupported value", "Required value", "Too long", "Too many", "Type invalid"})
 _BLOCKED = FieldError(
     "Invalid value",
@@ -79,7 +79,7 @@ class StructuralSchema:
     def validate(self, new: Object, old: Object | None, *, blocked: bool = False) -> list[FieldError]:
         """Every fault of an object, or of what changed in it; rules are left out where a fault makes them moot."""
         faults: list[FieldError] = []
-        before: Any = _ABSENT if old is None else old
+        before: Any = ABSENT if old is None else old
         self._root.check(_outer(new), before if old is None else _outer(old), "", faults)
         self._root.check_lists(new, before, "", faults)
         if blocked or any(fault.type in BLOCKING for fault in faults):
@@ -170,22 +170,22 @@ class Node:
         """Drop from a value what the schema does not know."""
         if isinstance(value, dict):
             for key in list(value):
-                item = value[key]
-                child = self.child(key)
-                if child is None:
-                    if not (self.preserves or self.raw.get("additionalProperties") is True or self._is_embedded(key)):
-                        del value[key]
-                        unknown.append(f"{path}.{key}" if path else key)
-                elif item is None and not child.nullable and key not in self.defaults and key in self._names:
-                    del value[key]
-                elif type(item) in (dict, list):
-                    child.prune(item, f"{path}.{key}" if path else key, unknown)
-        elif isinstance(value, list):
-            node = self.items
-            if node is not None:
-                for index, item in enumerate(value):
-                    if type(item) in (dict, list):
-                        node.prune(item, f"{path}[{index}]", unknown)
+                self._prune_member(value, key, f"{path}.{key}" if path else key, unknown)
+        elif isinstance(value, list) and self.items is not None:
+            for index, item in enumerate(value):
+                self.items.prune(item, f"{path}[{index}]", unknown)
+
+    def _prune_member(self, value: Object, key: str, path: str, unknown: list[str]) -> None:
+        item, child = value[key], self.child(key)
+        if child is None:
+            if not (self.preserves or self.raw.get("additionalProperties") is True or self._is_embedded(key)):
+                del value[key]
+                unknown.append(path)
+        elif item is None:
+            if not child.nullable and key not in self.defaults and key in self._names:
+                del value[key]
+        elif type(item) in (dict, list):
+            child.prune(item, path, unknown)
 
     def default(self, value: Any) -> None:
         """Fill in what is absent from a value and has a default."""
@@ -194,16 +194,12 @@ class Node:
                 if name not in value or (value[name] is None and not self._names[name].get("nullable")):
                     value[name] = copied(default)
             for key, item in value.items():
-                if type(item) in (dict, list):
-                    child = self.child(key)
-                    if child is not None:
-                        child.default(item)
-        elif isinstance(value, list):
-            node = self.items
-            if node is not None:
-                for item in value:
-                    if type(item) in (dict, list):
-                        node.default(item)
+                child = self.child(key) if type(item) in (dict, list) else None
+                if child is not None:
+                    child.default(item)
+        elif isinstance(value, list) and self.items is not None:
+            for item in value:
+                self.items.default(item)
 
     def _is_embedded(self, key: str) -> bool:
         return bool(self.raw.get("x-kubernetes-embedded-resource")) and key in _TYPE_META
@@ -221,20 +217,21 @@ class Node:
         if self.types and not any(_is_type(value, kind) for kind in self.types):
             self._check_type(value, path, faults)
             return
-        if isinstance(value, str):
-            self._check_text(value, path, faults)
-        elif isinstance(value, bool):
-            pass
-        elif isinstance(value, int | float):
-            self._check_number(value, path, faults)
-        elif isinstance(value, list):
-            self._check_list(value, old, path, faults)
-        elif isinstance(value, dict):
-            self._check_object(value, old, path, faults)
+        self._check_content(value, old, path, faults)
         allowed = self.raw.get("enum")
         if allowed is not None and value not in allowed:
             faults.append(not_supported(path, value, [str(item) for item in allowed]))
         self._check_any(value, path, faults)
+
+    def _check_content(self, value: Any, old: Any, path: str, faults: list[FieldError]) -> None:
+        if isinstance(value, str):
+            self._check_text(value, path, faults)
+        elif isinstance(value, list):
+            self._check_list(value, old, path, faults)
+        elif isinstance(value, dict):
+            self._check_object(value, old, path, faults)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self._check_number(value, path, faults)
 
     def _check_type(self, value: Any, path: str, faults: list[FieldError]) -> None:
         form = self.raw.get("format")
@@ -251,7 +248,7 @@ class Node:
         if not self.any_of or any(_accepts(node, value) for node in self.any_of):
             return
         faults.append(FieldError("Invalid value", "<nil>", "", f'"{path}" must validate at least one schema (anyOf)'))
-        self.any_of[0].check(value, _ABSENT, path, faults)
+        self.any_of[0].check(value, ABSENT, path, faults)
 
     def check_lists(self, value: Any, old: Any, path: str, faults: list[FieldError]) -> None:
         """The faults of list-maps and sets that hold something twice, where they changed."""
@@ -259,20 +256,15 @@ class Node:
             return
         if isinstance(value, dict):
             for key, item in value.items():
-                if type(item) in (dict, list):
-                    child = self.child(key)
-                    if child is not None:
-                        before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
-                        child.check_lists(item, before, _joined(path, key, key in self._names), faults)
+                child = self.child(key) if type(item) in (dict, list) else None
+                if child is not None:
+                    before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
+                    child.check_lists(item, before, _joined(path, key, key in self._names), faults)
         elif isinstance(value, list):
-            if self.list_type == "map":
-                faults += self._twice(value, path, lambda item: {key: item[key] for key in self.keys if key in item})
-            elif self.list_type == "set":
-                faults += self._twice(value, path, lambda item: item)
-            node = self.items
-            if node is not None:
+            faults += self._twice(value, path)
+            if self.items is not None:
                 for index, item in enumerate(value):
-                    node.check_lists(item, self._earlier(item, old, index), f"{path}[{index}]", faults)
+                    self.items.check_lists(item, self._earlier(item, old, index), f"{path}[{index}]", faults)
 
     def check_rules(self, value: Any, old: Any, path: str, faults: list[FieldError]) -> None:
         """The faults the CEL rules find. `old` is None where there is nothing to compare with."""
@@ -293,8 +285,8 @@ class Node:
             node = self.items
             if node is not None:
                 for index, item in enumerate(value):
-                    before = self._earlier(item, old, index) if self.list_type == "map" else _ABSENT
-                    node.check_rules(item, None if before is _ABSENT else before, f"{path}[{index}]", faults)
+                    before = self._earlier(item, old, index) if self.list_type == "map" else ABSENT
+                    node.check_rules(item, None if before is ABSENT else before, f"{path}[{index}]", faults)
 
     def _check_object(self, value: Object, old: Any, path: str, faults: list[FieldError]) -> None:
         limit = self.raw.get("maxProperties")
@@ -307,7 +299,7 @@ class Node:
         for key, item in value.items():
             child = self.child(key)
             if child is not None:
-                before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
+                before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
                 child.check(item, before, f"{path}.{key}" if path else key, faults)
 
     def _check_list(self, value: list[Any], old: Any, path: str, faults: list[FieldError]) -> None:
@@ -343,11 +335,15 @@ class Node:
         if bits is not None and not -(2**bits) <= value < 2**bits:
             faults.append(_unchecked(path, f"with format {self.raw['format']}"))
 
-    def _twice(self, value: list[Any], path: str, key: Callable[[Any], Any]) -> list[FieldError]:
+    def _twice(self, value: list[Any], path: str) -> list[FieldError]:
+        if self.list_type == "atomic":
+            return []
         counts: dict[str, int] = {}
         faults: list[FieldError] = []
         for index, item in enumerate(value):
-            told = key(item) if self.list_type == "set" or isinstance(item, dict) else item
+            told = item
+            if self.list_type == "map" and isinstance(item, dict):
+                told = {key: item[key] for key in self.keys if key in item}
             counts[repr(told)] = counts.get(repr(told), 0) + 1
             if counts[repr(told)] == 2:
                 faults.append(duplicate(f"{path}[{index}]", told))
@@ -355,12 +351,12 @@ class Node:
 
     def _earlier(self, item: Any, old: Any, index: int) -> Any:
         if not isinstance(old, list):
-            return _ABSENT
+            return ABSENT
         if self.list_type == "map" and isinstance(item, dict):
             told = [item.get(key) for key in self.keys]
             matches = (one for one in old if isinstance(one, dict) and [one.get(key) for key in self.keys] == told)
-            return next(matches, _ABSENT)
-        return old[index] if index < len(old) else _ABSENT
+            return next(matches, ABSENT)
+        return old[index] if index < len(old) else ABSENT
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -371,7 +367,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _same(value: Any, old: Any) -> bool:
-    return old is not _ABSENT and value == old and isinstance(value, bool) == isinstance(old, bool)
+    return old is not ABSENT and value == old and isinstance(value, bool) == isinstance(old, bool)
 
 
 def _joined(path: str, key: str, is_property: bool) -> str:
@@ -382,7 +378,7 @@ def _joined(path: str, key: str, is_property: bool) -> str:
 
 def _accepts(node: Node, value: Any) -> bool:
     faults: list[FieldError] = []
-    node.check(value, _ABSENT, "", faults)
+    node.check(value, ABSENT, "", faults)
     return not faults
 
 
