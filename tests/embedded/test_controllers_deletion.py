@@ -269,6 +269,6 @@ def test_a_namespace_that_is_deleted_is_emptied_first_and_takes_nothing_new(scen
     with pytest.raises(ApiError) as caught:
         scene.cluster.create(CONFIG_MAPS, {"metadata": {"name": "late", "namespace": NAMESPACE}})
     assert caught.value.status == 403
-    scene.advance(10)
+    scene.advance(30)
     assert scene.cluster.list(PODS) == []
     assert scene.cluster.get(NAMESPACES, NAMESPACE) is None

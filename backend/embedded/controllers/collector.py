@@ -18,6 +18,8 @@ Object = dict[str, Any]
 MANAGER = "kube-controller-manager"
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+# Kubernetes waits so long before it empties a namespace, for other controllers to have seen that it goes.
+NAMESPACE_GRACE = 5.0
 
 
 class Collector(Controller):
@@ -32,7 +34,7 @@ class Collector(Controller):
         metadata = change.obj["metadata"]
         if change.resource == NAMESPACES:
             if "deletionTimestamp" in metadata and change.type != "DELETED":
-                self.enqueue(metadata["uid"])
+                self.enqueue(metadata["uid"], NAMESPACE_GRACE)
             return
         if change.type == "DELETED":
             self._went(change)
@@ -54,7 +56,7 @@ class Collector(Controller):
             return
         home = self.world.view.get(NAMESPACES, "", change.obj["metadata"]["namespace"])
         if home is not None and "deletionTimestamp" in home["metadata"]:
-            self.enqueue(home["metadata"]["uid"])
+            self.enqueue(home["metadata"]["uid"], NAMESPACE_GRACE)
 
     def reconcile(self, key: str) -> None:
         """One object: finish its own deletion if it waits for dependents, else see whether its owners still stand."""

@@ -4,10 +4,10 @@ of it stand here.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.controllers.trainer_build import owner_reference
+from dispatch_kubeflow.backend.embedded.copying import copied
 
 Object = dict[str, Any]
 
@@ -89,7 +89,7 @@ def released(pod: Object) -> Object:
 
 def build_pod(job: Object, number: int) -> Object:
     """The pod of one completion index, as the Job controller creates it (the name is the apiserver's to make)."""
-    template = copy.deepcopy(job["spec"]["template"])
+    template = copied(job["spec"]["template"])
     name = f"{job['metadata']['name']}-{number}"
     metadata = template.get("metadata") or {}
     metadata["generateName"] = f"{name}-"

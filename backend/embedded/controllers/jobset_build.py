@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.controllers.trainer_build import owner_reference
+from dispatch_kubeflow.backend.embedded.copying import copied
 
 Object = dict[str, Any]
 
@@ -63,7 +63,7 @@ def _replicas_before(jobs: list[Object], name: str) -> int:
 def build_job(jobset: Object, replicated: Object, index: int) -> Object:
     """One child Job as JobSet creates it, suspended if the JobSet is."""
     labels = marks(jobset, replicated, index)
-    template = copy.deepcopy(replicated["template"])
+    template = copied(replicated["template"])
     spec = template["spec"]
     pods = spec["template"]
     pods["metadata"] = _marked(pods.get("metadata") or {}, labels)

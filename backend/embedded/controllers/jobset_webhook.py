@@ -5,10 +5,10 @@ Pure functions. A JobSet they refuse leaves its TrainJob `Suspended` for ever, w
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.admission import Denial
+from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.errors import FieldError, invalid, invalid_value
 from dispatch_kubeflow.backend.embedded.metadata import label_1035
 
@@ -87,7 +87,7 @@ def _label_faults(name: str, what: str) -> list[str]:
 
 
 def _update_faults(new: Object, old: Object) -> list[FieldError]:
-    jobs = copy.deepcopy(new["spec"].get("replicatedJobs") or [])
+    jobs = copied(new["spec"].get("replicatedJobs") or [])
     earlier = old["spec"].get("replicatedJobs") or []
     if (new["spec"].get("suspend") or old["spec"].get("suspend")) and len(jobs) == len(earlier):
         for job, before in zip(jobs, earlier, strict=True):

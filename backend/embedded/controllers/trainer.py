@@ -25,7 +25,6 @@ from dispatch_kubeflow.backend.embedded.controllers.kinds import (
 )
 from dispatch_kubeflow.backend.embedded.controllers.trainer_build import build_jobset, owner_reference
 from dispatch_kubeflow.backend.embedded.controllers.view import Change, Place, controller_of
-from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.errors import ApiError, invalid, invalid_value
 
 Object = dict[str, Any]
@@ -39,6 +38,7 @@ RUNTIMES: dict[str, Resource] = {
 }
 SNAPSHOT = "-runtime-snapshot"
 LONGEST_MESSAGE = 950
+_APPLIED_METADATA = ("uid", "labels", "annotations", "ownerReferences")
 
 
 class TrainerError(Exception):
@@ -53,9 +53,14 @@ class Trainer(Controller):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._recorder = Recorder(world, STATUS_MANAGER)
+        self._snapshots: dict[str, tuple[str, Object]] = {}
+        self._applied: dict[str, tuple[Object, Object, Object]] = {}
 
     def handle(self, change: Change) -> None:
         """TrainJobs, and the JobSets they control."""
+        if change.type == "DELETED":
+            self._snapshots.pop(change.obj["metadata"]["uid"], None)
+            self._applied.pop(change.obj["metadata"]["uid"], None)
         if change.resource == TRAIN_JOBS and change.type != "DELETED":
             self.enqueue(change.place)
         elif change.resource == JOB_SETS:
@@ -106,8 +111,7 @@ class Trainer(Controller):
                     "unable to get runtime snapshot: invalid runtime snapshot: "
                     "a snapshot configmap exists but is owned by another object"
                 )
-            kept: Object = json.loads(snapshot["data"]["runtime"])["spec"]
-            return kept
+            return self._read_snapshot(snapshot)
         resource = RUNTIMES[reference.get("kind", "ClusterTrainingRuntime")]
         runtime = self.world.view.get(resource, namespace if resource.namespaced else "", reference["name"])
         if runtime is None:
@@ -116,6 +120,14 @@ class Trainer(Controller):
         self._take_snapshot(job, runtime, resource)
         spec: Object = runtime["spec"]
         return spec
+
+    def _read_snapshot(self, snapshot: Object) -> Object:
+        """The spec kept in a snapshot; read once a version, for a TrainJob is looked at dozens of times."""
+        uid, version = snapshot["metadata"]["uid"], snapshot["metadata"]["resourceVersion"]
+        known = self._snapshots.get(uid)
+        if known is None or known[0] != version:
+            known = self._snapshots[uid] = (version, json.loads(snapshot["data"]["runtime"])["spec"])
+        return known[1]
 
     def _take_snapshot(self, job: Object, runtime: Object, resource: Resource) -> None:
         metadata = {field: given for field, given in runtime["metadata"].items() if field != "managedFields"}
@@ -144,7 +156,9 @@ class Trainer(Controller):
         suspended = bool(job["spec"].get("suspend", False))
         if live is not None and not suspended and not live["spec"].get("suspend", False):
             return
-        wanted = build_jobset(job, copied(runtime_spec))
+        if live is not None and self._is_applied(job, live):
+            return
+        wanted = build_jobset(job, runtime_spec)
         if live is None:
             self.world.api.create(JOB_SETS, wanted, MANAGER)
             return
@@ -162,6 +176,14 @@ class Trainer(Controller):
                 [invalid_value("metadata.ownerReferences", both, fault)],
             )
         self._apply_over(live, wanted)
+        self._applied[job["metadata"]["uid"]] = (job["spec"], live["spec"], live["metadata"])
+
+    def _is_applied(self, job: Object, live: Object) -> bool:
+        """Whether this very TrainJob was applied to this very JobSet before; a write of status changes neither."""
+        known = self._applied.get(job["metadata"]["uid"])
+        if known is None or known[0] is not job["spec"] or known[1] is not live["spec"]:
+            return False
+        return all(known[2].get(field) == live["metadata"].get(field) for field in _APPLIED_METADATA)
 
     def _apply_over(self, live: Object, wanted: Object) -> None:
         metadata = dict(live["metadata"])

@@ -4,12 +4,12 @@ built here, purely.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.controllers.quantities import value
+from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.patches import strategic
 
 Object = dict[str, Any]
@@ -38,7 +38,7 @@ def owner_reference(owner: Object) -> Object:
 
 def build_jobset(train_job: Object, runtime_spec: Object) -> Object:
     """The JobSet Trainer 2.3.0 applies for `train_job` under a runtime's spec (the snapshot's)."""
-    template = copy.deepcopy(runtime_spec.get("template") or {})
+    template = copied(runtime_spec.get("template") or {})
     spec = template.get("spec") or {}
     for patch in _template_patches(train_job):
         _merge_jobs(spec, patch)
@@ -152,7 +152,7 @@ def _nodes(job: Object, wanted: Object | None, policy: Object | None) -> int:
 def _override(container: Object, wanted: Object) -> None:
     for field in ("image", "command", "args"):
         if wanted.get(field) is not None:
-            container[field] = copy.deepcopy(wanted[field])
+            container[field] = copied(wanted[field])
     resources = wanted.get("resourcesPerNode")
     if resources is not None:
         merged = dict(container.get("resources") or {})
@@ -201,7 +201,7 @@ def _gpus(amounts: Object) -> int:
 def _put_env(container: Object, variables: list[Object]) -> None:
     env = list(container.get("env") or [])
     for variable in variables:
-        _put(env, copy.deepcopy(variable), "name")
+        _put(env, copied(variable), "name")
     if env:
         container["env"] = env
 
