@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from dispatch_kubeflow.backend.embedded.access import ADMIN
 from dispatch_kubeflow.backend.embedded.admission import Admission
 from dispatch_kubeflow.backend.embedded.apiserver import Apiserver, Received
 from dispatch_kubeflow.backend.embedded.clock import VirtualClock
 from dispatch_kubeflow.backend.embedded.controllers import conditions
-from dispatch_kubeflow.backend.embedded.controllers.base import Controller
+from dispatch_kubeflow.backend.embedded.controllers.base import Controller, World
 from dispatch_kubeflow.backend.embedded.controllers.collector import Collector
 from dispatch_kubeflow.backend.embedded.controllers.job import Job
 from dispatch_kubeflow.backend.embedded.controllers.jobset import JobSet
@@ -44,6 +44,7 @@ from dispatch_kubeflow.backend.embedded.store import Deleted, PatchType, Propaga
 from dispatch_kubeflow.machine.context import Clock, SystemClock
 
 Object = dict[str, Any]
+Joining = TypeVar("Joining", bound=Controller)
 
 RELEASES = {"2.3.0": ("kubeflow-trainer-v2.3.0", "jobset-v0.12.0")}
 # What goes down together with a program: its controllers, and the API groups whose webhooks it serves.
@@ -78,6 +79,8 @@ class Cluster:
         seed: int | None = None,
         serve: bool = True,
     ) -> None:
+        if trainer not in RELEASES:
+            raise ValueError(f"no release {trainer!r} of Trainer: there are {', '.join(RELEASES)}")
         self.clock: Clock = clock or SystemClock()
         self.admission = Admission()
         self.store = Store(self.clock, admission=self.admission, seed=seed)
@@ -227,6 +230,16 @@ class Cluster:
     def controllers(self) -> dict[str, Controller]:
         """The controllers by name; each can be put `down` and given a `lag`."""
         return {controller.name: controller for controller in self._manager.controllers}
+
+    def join(self, make: Callable[[World], Joining]) -> Joining:
+        """Let one more controller run beside the others, e.g. Kueue's; gives it back."""
+        controller = make(self._manager.world)
+        self._manager.soon(lambda: self._manager.add(controller))
+        return controller
+
+    def do(self, action: Callable[[], None]) -> None:
+        """Do something where the controllers run, between two of their steps: so a running cluster is meddled with."""
+        self._manager.soon(action)
 
     def take_down(self, program: str) -> None:
         """Stop `trainer`, `jobset`, `kube-controller-manager`, `kube-scheduler` or `kubelet`, with its webhooks."""

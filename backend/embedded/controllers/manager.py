@@ -44,6 +44,11 @@ class Manager:
         self.controllers: list[Controller] = []
         self._events = store.subscribe(replay=True, wake=self._wake.set)
 
+    def add(self, controller: Controller) -> None:
+        """Run one more controller, after those there are; it sees everything there is already."""
+        self.controllers.append(controller)
+        controller.relist()
+
     def soon(self, action: Callable[[], None]) -> None:
         """Run `action` in the pump; from any thread."""
         self._soon.append(action)
