@@ -239,6 +239,7 @@ class Hub:
         self._notes: OrderedDict[str, Notes] = OrderedDict()
         self._unopened: OrderedDict[str, None] = OrderedDict()
         self._written: OrderedDict[str, Written] = OrderedDict()
+        self._started: OrderedDict[str, int] = OrderedDict()
         self._memory = threading.Lock()
 
     @contextmanager
@@ -247,6 +248,8 @@ class Hub:
         with self._lock:
             session = self._session
             if session is None or session.over:
+                if session is not None:
+                    self._end(session)
                 session = self._session = self._begin()
             subscription = Subscription(session, job, self._driver, keeps_notes=keeps_notes)
             session.add(subscription)
@@ -274,7 +277,13 @@ class Hub:
         # In the lock of the hub: no stream is opened before the last ones of that kind have ended.
         if self._keeper is None:
             self._keeper = NoteKeeper(
-                self._door, self._settings, self._clock, self._driver, remember=self.remember, wrote=self._wrote
+                self._door,
+                self._settings,
+                self._clock,
+                self._driver,
+                remember=self.remember,
+                wanted=self._wanted,
+                wrote=self._wrote,
             )
         session = Session(self._door, self._settings, self._clock, self._driver, self._keeper)
         if self._closed:
@@ -303,11 +312,17 @@ class Hub:
         with self._memory:
             _put(self._written, identity.name, Written(identity, uid))
 
-    def take_written(self, job: str, below: int) -> tuple[Written, ...]:
-        """The notes written here of a job's attempts below one; given once."""
+    def _wanted(self, identity: Identity) -> bool:
         with self._memory:
+            return identity.attempt >= self._started.get(identity.job, 0)
+
+    def forget_below(self, job: str, attempt: int) -> tuple[Written, ...]:
+        """An attempt has started: no notes of earlier ones are written any more, and these were; they are given once.
+        """
+        with self._memory:
+            _put(self._started, job, attempt)
             found = [each for each in self._written.values() if each.identity.job == job]
-            found = [each for each in found if each.identity.attempt < below]
+            found = [each for each in found if each.identity.attempt < attempt]
             for each in found:
                 del self._written[each.identity.name]
         return tuple(found)

@@ -81,6 +81,7 @@ class NoteKeeper:
         driver: Driver,
         *,
         remember: Callable[[Notes], None],
+        wanted: Callable[[Identity], bool],
         wrote: Callable[[Identity, str], None],
     ) -> None:
         self._store = NoteStore(door, settings.namespace)
@@ -88,6 +89,7 @@ class NoteKeeper:
         self._clock = clock
         self._driver = driver
         self._remember = remember
+        self._wanted = wanted
         self._wrote = wrote
         self._ctx = Context.background(clock=clock)
         self._lock = threading.Lock()
@@ -283,6 +285,7 @@ class NoteKeeper:
 
     def _write(self, book: Book, *, last: bool) -> None:
         now = self._clock.monotonic()
+        book.refused = book.refused or not self._wanted(book.identity)
         if not book.dirty or (book.write_at > now and not last):
             return
         book.write_at = now + BETWEEN_WRITES

@@ -20,6 +20,6 @@ def forget(call: Call, name: str) -> None:
     if parsed is None:
         return
     store = NoteStore(call.adapter.door, call.namespace)
-    for written in call.adapter.hub.take_written(*parsed):
+    for written in call.adapter.hub.forget_below(*parsed):
         # Notes belong to one TrainJob by its UID: those that stay because this fails are evidence of nothing else.
         store.delete(names.notes_name(written.identity.name), written.uid, call.ctx)

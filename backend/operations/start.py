@@ -19,7 +19,7 @@ from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, JOB_SETS, 
 from dispatch_kubeflow.machine.rules import Rule
 from dispatch_kubeflow.machine.values import JobSpec, ObjectRef
 
-from . import factory, ownership
+from . import factory, notes, ownership
 from .call import Call, Got, never, outcome
 from .stopping import Stopped, stop_refused
 from .views import state_of
@@ -51,6 +51,7 @@ def start(call: Call, identity: Identity, spec: JobSpec) -> ObjectRef:
     created = _create(call, identity, written, nonce, copy)
     _set_owner(call, created, copy)
     _read_back(call, written, created, copy)
+    notes.forget(call, identity.name)
     return ObjectRef(call.adapter.settings.name, call.namespace, TRAIN_JOBS.kind, identity.name, created.metadata.uid)
 
 
