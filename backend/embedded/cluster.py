@@ -206,6 +206,14 @@ class Cluster:
         """Where the apiserver listens, once the cluster is entered."""
         return None if self.server is None else self.server.url
 
+    @property
+    def failures(self) -> Sequence[str]:
+        """Traces of errors of this program itself, in a controller or the apiserver; a test may assert there are none.
+
+        On a virtual clock a controller's error is raised by `settle` or `advance` instead.
+        """
+        return [*self._manager.failures, *self.apiserver.failures]
+
     def user(self, name: str, rules: Iterable[Mapping[str, Any]] = ()) -> str:
         """A user with these RBAC rules beside those of the store; gives its bearer token.
 

@@ -1,5 +1,7 @@
 """The machine all controllers share: keys, delays, stops and retries, shown on a controller that only takes notes."""
 
+import threading
+
 import pytest
 
 from dispatch_kubeflow.backend.embedded import Cluster, ScriptedKubelet, VirtualClock
@@ -173,3 +175,25 @@ def test_a_webhook_that_is_down_lets_no_pod_of_a_jobset_be_made(scene):
 def test_a_release_nobody_has_is_refused():
     with pytest.raises(ValueError, match=r"0\.0\.1"):
         Cluster(clock=VirtualClock(), kubelet=ScriptedKubelet(), serve=False, trainer="0.0.1")
+
+
+def test_a_controller_that_breaks_stops_neither_the_others_nor_the_cluster():
+    class Broken(Controller):
+        name = "broken"
+
+        def handle(self, change):
+            self.enqueue(change.place)
+
+        def reconcile(self, key):
+            raise TypeError(key)
+
+    with Cluster(kubelet=ScriptedKubelet(), serve=False, nodes=0) as cluster:
+        cluster.join(Broken)
+        done = threading.Event()
+        notes = cluster.join(Notes)
+        cluster.create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": NAMESPACE}})
+        while not notes.taken:
+            done.clear()
+            cluster.do(done.set)
+            assert done.wait(10)
+        assert "TypeError" in cluster.failures[0]

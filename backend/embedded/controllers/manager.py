@@ -4,7 +4,9 @@ step by step.
 
 from __future__ import annotations
 
+import logging
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +21,7 @@ from dispatch_kubeflow.machine.context import Clock
 
 Object = dict[str, Any]
 
+LOG = logging.getLogger(__name__)
 RUNAWAY = 1_000_000
 
 
@@ -42,6 +45,7 @@ class Manager:
         self.view = View()
         self.world = World(StoreApi(store), self.view, clock, self.timers, chance, self.soon)
         self.controllers: list[Controller] = []
+        self.failures: list[str] = []
         self._events = store.subscribe(replay=True, wake=self._wake.set)
 
     def add(self, controller: Controller) -> None:
@@ -102,7 +106,13 @@ class Manager:
     def _loop(self) -> None:
         while not self._stop:
             self._wake.clear()
-            self.settle()
+            try:
+                self.settle()
+            except Exception:
+                # A controller that stumbles over an object nobody foresaw must not stop the cluster; a test may ask.
+                LOG.exception("a controller failed")
+                self.failures.append(traceback.format_exc())
+                self._wake.set()
             due = self.timers.next_due()
             timeout = None if due is None else max(0.0, due - self.clock.monotonic())
             self.clock.wait(self._wake, timeout)
