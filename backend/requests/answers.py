@@ -65,9 +65,10 @@ def readable(body: bytes) -> Any:
         raise AnswerMalformed(f"the answer is not JSON that can be read: {type(error).__name__}") from error
 
 
-def warnings(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The texts of the server's Warning headers."""
-    return tuple(_ESCAPED.sub(r"\1", each) for each in _WARNING.findall(headers.get("warning", "")))
+def warnings(request: Request, headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The texts of the server's Warning headers, as clean as its messages."""
+    texts = (_ESCAPED.sub(r"\1", each) for each in _WARNING.findall(headers.get("warning", "")))
+    return tuple(redacted(text, request.body) for text in texts)
 
 
 def judge(
@@ -132,7 +133,7 @@ def wrong_kind(request: Request, error: WrongKind, status: int | None = None) ->
 def _success(
     request: Request, status: int, headers: Mapping[str, str], body: bytes | None, trouble: Exception | None
 ) -> Reply:
-    said = warnings(headers) if "warning" in headers else ()
+    said = warnings(request, headers) if "warning" in headers else ()
     try:
         if trouble is not None:
             raise trouble

@@ -334,7 +334,7 @@ def test_values_under_env_args_and_command_are_hidden_by_their_place(message):
     assert "spec" in shown
 
 
-@given(st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=4, max_size=30))
+@given(st.text(st.characters(codec="ascii", categories=["L"]), min_size=4, max_size=30))
 def test_values_of_the_request_are_hidden_wherever_they_stand(secret):
     env = [{"name": "A", "value": secret}]
     body = {**NEW, "spec": {"trainer": {"env": env, "args": [secret + "-b"], "command": ["c-" + secret]}}}
