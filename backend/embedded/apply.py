@@ -40,14 +40,15 @@ class Applied:
         mine = next((entry for entry in entries if entry.key == self._key), None)
         others = [entry for entry in entries if entry is not mine]
         live = live or {"metadata": {}}
-        self._conflicts(live, wanted, paths, others)
-        for other in others:
-            other.paths -= {path for path in other.paths & paths if _value(live, path) != _value(wanted, path)}
         result: Object = _merged(live, wanted, shape)
+        self._conflicts(live, result, paths, others)
+        for other in others:
+            other.paths -= {path for path in other.paths & paths if _value(live, path) != _value(result, path)}
         if mine is not None:
-            kept = set().union(*(other.paths for other in others)) if others else set()
-            for path in sorted(mine.paths - paths - kept, key=len, reverse=True):
-                if not any(item[: len(path)] == path for item in kept | paths):
+            kept = paths.union(*(other.paths for other in others))
+            # An item goes as a whole before its fields do, for by its fields it is found.
+            for path in sorted(mine.paths - kept, key=len):
+                if not any(item[: len(path)] == path for item in kept):
                     _remove(result, path)
         if mine is None or mine.paths != paths:
             others.append(Entry(*self._key, time=self.time, paths=paths))
@@ -77,14 +78,14 @@ class Applied:
             }
         return {key: value for key, value in wanted.items() if key != "status"}
 
-    def _conflicts(self, live: Object, wanted: Object, paths: set[Path], others: list[Entry]) -> None:
+    def _conflicts(self, live: Object, result: Object, paths: set[Path], others: list[Entry]) -> None:
         if self.force:
             return
         found = [
             (other, path)
             for other in others
             for path in sorted(other.paths & paths)
-            if _value(live, path) != _value(wanted, path)
+            if _value(live, path) != _value(result, path)
         ]
         if not found:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.errors import (
@@ -14,6 +15,11 @@ from dispatch_kubeflow.backend.embedded.errors import (
 
 Object = dict[str, Any]
 
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_CONFIG_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 _RESTARTS = ("Always", "OnFailure", "Never")
 _MAX_INT32 = 2**31 - 1
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -30,6 +36,22 @@ def default_node(obj: Object) -> None:
     """A Node's defaults."""
     obj.setdefault("spec", {})
     obj.setdefault("status", {})
+
+
+def default_config_map(obj: Object) -> None:
+    """Nothing is filled in, but data that is not text has no place in a ConfigMap's struct."""
+    for key, value in (obj.get("data") or {}).items():
+        if not isinstance(value, str):
+            raise TypeError(f"ConfigMap.data.{key} of type string")
+
+
+def check_config_map(new: Object, _: Object | None) -> list[FieldError]:
+    """Keys that could not be the names of files."""
+    return [
+        invalid_value(f"data[{key}]", key, _CONFIG_KEY_TEXT)
+        for key in new.get("data") or {}
+        if not _CONFIG_KEY.fullmatch(key)
+    ]
 
 
 def default_secret(obj: Object) -> None:

@@ -50,7 +50,7 @@ def typed_patch(kind: Kind, obj: Any) -> Object:
     try:
         return typed(kind, obj)
     except Undecodable as error:
-        raise invalid("", "", "", [invalid_value("patch", encode(obj).decode(), error.why)]) from None
+        raise error.of_patch(obj) from None
 
 
 def match_namespace(kind: Kind, asked: str | None, meta: Object) -> None:
@@ -104,6 +104,10 @@ class Undecodable(ApiError):
         message = f'{named} in version "{kind.resource.version}" cannot be handled as a {named}: {why}'
         super().__init__(400, "BadRequest", message)
         self.why = why
+
+    def of_patch(self, obj: Any) -> ApiError:
+        """The same as the fault of a patch that gave this object: 422."""
+        return invalid("", "", "", [invalid_value("patch", encode(obj).decode(), self.why)])
 
 
 def _match_kind(kind: Kind, obj: Object) -> None:

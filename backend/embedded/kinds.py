@@ -159,7 +159,10 @@ def built_in() -> list[Kind]:
             check_change=builtins.check_pod_change,
             short_names=("po",), categories=("all",),
         ),
-        _core("configmaps", "ConfigMap", create_on_update=False, short_names=("cm",)),
+        _core(
+            "configmaps", "ConfigMap", defaults=builtins.default_config_map, check=builtins.check_config_map,
+            short_names=("cm",),
+        ),
         _core("secrets", "Secret", defaults=builtins.default_secret),
         _core(
             "services", "Service", has_status=True, returns_deleted=True, name_check=label_1035,

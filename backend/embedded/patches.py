@@ -117,7 +117,7 @@ def _merged_list(current: Any, patch: list[Any], plural: str, field: str, parent
         return list(copied(patch))
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
         return [copied(item) for item in patch if item.get("$patch") != "replace"]
-    result = before
+    result, fresh = before, list[Any]()
     for item in patch:
         if not isinstance(item, dict) or key not in item:
             raise unreasoned(f"map: {json.dumps(item)} does not contain declared merge key: {key}")
@@ -125,10 +125,11 @@ def _merged_list(current: Any, patch: list[Any], plural: str, field: str, parent
         if item.get("$patch") == "delete":
             result = [old for old in result if old.get(key) != item[key]]
         elif place is None:
-            result = [*result, strategic({}, item, plural, field)]
+            fresh.append(strategic({}, item, plural, field))
         else:
             result = [*result[:place], strategic(result[place], item, plural, field), *result[place + 1 :]]
-    return result
+    # Kubernetes puts what is new before what was there.
+    return [*fresh, *result]
 
 
 def _operated(document: Any, operation: Object) -> Any:

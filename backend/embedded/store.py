@@ -478,18 +478,17 @@ class Store:
         )
 
     def _decode(self, kind: Kind, obj: Object, how: Write, *, patched: bool = False) -> None:
-        if kind.schema is not None:
-            unknown = [f'unknown field "{path}"' for path in kind.schema.decode(obj)]
+        try:
+            unknown = [f'unknown field "{path}"' for path in kind.schema.decode(obj)] if kind.schema is not None else []
             if unknown and how.field_validation == "Strict":
                 raise unknown_fields(kind, obj, unknown, patched=patched)
-            if unknown and how.field_validation == "Warn":
-                how.warnings.extend(unknown)
-            kind.schema.default(obj)
-        try:
-            kind.defaults(obj)
-        except (AttributeError, KeyError, TypeError) as error:
-            # A built-in kind's object is decoded into a struct; what does not fit it never gets as far as defaults.
-            raise Undecodable(kind, f"json: cannot unmarshal into Go struct: {error}") from error
+            if kind.schema is not None:
+                kind.schema.default(obj)
+            _defaulted(kind, obj)
+        except Undecodable as error:
+            raise error.of_patch(obj) if patched else error from None
+        if unknown and how.field_validation == "Warn":
+            how.warnings.extend(unknown)
 
     def _place(self, kind: Kind, namespace: str | None, meta: Object, name: str | None) -> tuple[str, str]:
         match_namespace(kind, namespace, meta)
@@ -639,6 +638,14 @@ def _patched(kind: Kind, patch: Any, form: PatchType) -> Change:
     if form == "json":
         return lambda old: patches.json_patch(old, patch)
     return lambda old: patches.strategic(old, patch, kind.resource.plural)
+
+
+def _defaulted(kind: Kind, obj: Object) -> None:
+    try:
+        kind.defaults(obj)
+    except (AttributeError, KeyError, TypeError) as error:
+        # A built-in kind's object is decoded into a struct; what does not fit it never gets as far as defaults.
+        raise Undecodable(kind, f"json: cannot unmarshal into Go struct: {error}") from error
 
 
 def stamp(moment: datetime) -> str:
