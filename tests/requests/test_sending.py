@@ -65,10 +65,26 @@ def test_an_early_refusal_is_an_answer_and_ends_the_connection(server, upstream,
 
 def test_trap_a_refusal_while_a_large_body_is_being_sent_is_salvaged(plain, open_door):
     large = {**NEW, "metadata": {"name": "a-1", "annotations": {"a": "x" * 8_000_000}}}
+    request = Request("POST", TRAIN_JOBS, "team-a", body=large, intent="write")
     plain.plan = Plan(request_at=10, early=True, answer=answer(413, b"", headers="Connection: close\r\n"))
-    failure = send(open_door(plain), Request("POST", TRAIN_JOBS, "team-a", body=large, intent="write"))
+    failure = send(open_door(plain), request)
     assert failure is not None
     assert failure.result == "413"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_an_answer_is_read_although_the_rest_of_the_request_was_not_taken(plain, open_door, monkeypatch, error):
+    said = Call.send
+
+    def cut_short(self, sock, data):
+        said(self, sock, data)
+        raise error
+
+    door = open_door(plain)
+    monkeypatch.setattr(Call, "send", cut_short)
+    assert ask(door, REQUESTS["create"], Context.with_timeout(5)).result == "answer"
+    assert ask(door, REQUESTS["create"], Context.with_timeout(5)).result == "answer"
+    assert len(plain.connections) == 2, "a connection that was cut short is not used again"
 
 
 @pytest.mark.parametrize("action", ["fin", "rst"])
@@ -602,6 +618,12 @@ def test_a_failure_becomes_the_error_of_the_tables(plain, open_door):
     with pytest.raises(ErrUnreachable) as raised_unsent:
         refuse(unsent, book=rulebook(), operation="start", mode="plain", subject="a")
     assert raised_unsent.value.row == "request.unsent"
+
+
+def test_a_failure_says_what_happened_in_words(plain, open_door):
+    failure = send(open_door(plain), ctx=Context.with_timeout(0))
+    assert failure is not None
+    assert failure.message == "the context's deadline passed before the request"
 
 
 def test_an_interrupt_passes_and_leaves_nothing_open(certificates, monkeypatch):
