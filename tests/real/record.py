@@ -14,7 +14,7 @@ from . import programs
 from .api import JSON, MERGE_PATCH, Answer, Api, NotSeen, Object, Refused
 from .cluster import Cluster
 from .control_plane import ControlPlane
-from .expand import CaseFile, Step, dig, fill, load_all
+from .expand import BadCase, CaseFile, Step, dig, fill, load_all
 from .normal import Normaliser, record, record_object
 from .targets import NoSuchUser, RealTarget, Target
 
@@ -28,7 +28,7 @@ _CONTENT_TYPES = {
     "yaml": "application/yaml",
 }
 _SHOW_BY_DEFAULT = ["metadata.name", "metadata.namespace", "metadata.generation"]
-_WAIT = 30.0
+_WAIT = 15.0
 
 Recorded = dict[str, Any]
 
@@ -90,9 +90,9 @@ class Performer:
             if "watch" in content:
                 return self._watch(content)
             answer = self._send(content["request"])
-        except (NotSeen, Refused, OSError, KeyError) as error:
+            self._save(content, answer)
+        except (NotSeen, Refused, OSError, KeyError, BadCase) as error:
             return {"failed": self._normaliser.text(f"{type(error).__name__}: {error}")[:300]}
-        self._save(content, answer)
         if "case" not in content:
             prepared = 200 <= answer.status < 300
             return None if prepared else {"failed": f"{answer.status} {self._normaliser.text(answer.text())[:300]}"}
