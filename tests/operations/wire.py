@@ -188,7 +188,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response_only(status)
         for key, value in headers.items():
             self.send_header(key, value)
-        if status != 204:
+        if status != 204 and "Content-Length" not in headers:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
