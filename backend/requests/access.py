@@ -90,9 +90,9 @@ class ClusterAccess:
     """
 
     server: str
-    source: TokenSource
+    source: TokenSource = field(repr=False)
     trust: Trust = field(default_factory=Trust)
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

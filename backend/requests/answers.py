@@ -38,6 +38,10 @@ def failed(
     """A failure with every fact of the `request` table; those not given say that there is nothing to say."""
     details = {"method": request.method, "target": request.subject, **(details or {})}
     details = {key: value for key, value in details.items() if value is not None}
+    if cause is not None:
+        # The frames it came through hold the connection, the token and the answer.
+        cause.__context__ = None
+        cause = cause.with_traceback(None)
     return Failure(
         result=result,
         sent=sent,
@@ -62,7 +66,8 @@ def readable(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AnswerMalformed(f"the answer is not JSON that can be read: {type(error).__name__}") from error
+        # Such an error may hold the whole answer, so it is not kept.
+        raise AnswerMalformed(f"the answer is not JSON that can be read: {type(error).__name__}") from None
 
 
 def warnings(request: Request, headers: Mapping[str, str]) -> tuple[str, ...]:

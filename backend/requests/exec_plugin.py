@@ -38,8 +38,8 @@ class Plugin:
 
     command: str
     api_version: str
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cluster: Mapping[str, Any] | None = None
 
 
@@ -157,7 +157,7 @@ def read_credential(printed: bytes, plugin: Plugin) -> tuple[Credential, datetim
     try:
         said = msgspec.json.decode(printed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TokenFailed(f"the plugin {plugin.command} did not print JSON") from error
+        raise TokenFailed(f"the plugin {plugin.command} did not print JSON: {type(error).__name__}") from None
     status = said.get("status") if isinstance(said, dict) else None
     if not isinstance(status, dict) or (said.get("kind"), said.get("apiVersion")) != (
         "ExecCredential",

@@ -62,7 +62,7 @@ def page_reader(request: Request, kind: Any) -> Callable[[bytes], Any]:
             require_kind(said.api_version, said.kind, resource.api_version, resource.kind + "List")
             page = pages.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise AnswerMalformed(f"the list cannot be read: {error}") from error
+            raise AnswerMalformed(f"the list cannot be read: {type(error).__name__}") from None
         for item in page.items or ():
             for name, value in stamped.items():
                 # Items of built-in kinds do not say what they are; they take the list's kind.

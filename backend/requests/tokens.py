@@ -93,8 +93,9 @@ class FileToken:
             credential = Credential(bearer(self._content(found), f"the token file {self._path}"))
         except OSError as error:
             raise TokenFailed(f"the token file {self._path} cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise TokenFailed(f"the token file {self._path} is not text") from error
+        except UnicodeDecodeError:
+            # That error holds what the file held.
+            raise TokenFailed(f"the token file {self._path} is not text") from None
         self._read = (state, credential) if time.time() - found.st_mtime > _SETTLED else None
         return credential
 

@@ -65,15 +65,18 @@ class Entry:
         if data:
             try:
                 return base64.b64decode("".join(data.split()), validate=True).decode("utf-8")
-            except (binascii.Error, UnicodeDecodeError) as error:
-                self.refuse(f"{key}-data", "is not PEM in base64", error)
+            except (binascii.Error, UnicodeDecodeError):
+                # Such an error may hold the key itself, so it is not kept.
+                self.refuse(f"{key}-data", "is not PEM in base64")
         path = self.path(key)
         if path is None:
             return None
         try:
             return path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             self.refuse(key, f"cannot be read: {said(error)}", error)
+        except UnicodeDecodeError:
+            self.refuse(key, "is not PEM")
 
 
 def source_of(user: Entry, cluster: Entry, clock: Clock, *, has_certificate: bool) -> TokenSource:

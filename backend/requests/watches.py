@@ -221,7 +221,7 @@ class Watcher(Generic[T]):
                 return None
             item = self._items.decode(said.object)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise AnswerMalformed(f"a line of the watch cannot be read: {type(error).__name__}") from error
+            raise AnswerMalformed(f"a line of the watch cannot be read: {type(error).__name__}") from None
         at.moved(version)
         return Event(said.type, item, version)  # type: ignore[arg-type] # one of the three: looked at above
 

@@ -107,6 +107,7 @@ def test_a_thousand_requests_that_hang_leave_no_thread_socket_or_process(certifi
                 door.send(REQUEST, Context.with_timeout(0.002), operation="find")
             door.close()
             assert _settles(before), f"{name}: {before} descriptors before, {descriptors()} after"
+            assert not [each for each in threading.enumerate() if each.name.startswith("dispatch-kubeflow")]
 
 
 def test_plugins_that_hang_leave_no_process(certificates):

@@ -311,3 +311,17 @@ def test_threads_that_wait_for_a_plugin_end_with_their_own_context(plain):
     assert time.monotonic() - began < 5
     runs.cancel()
     first.join()
+
+
+def test_neither_a_plugin_nor_an_access_shows_what_may_be_secret():
+    plugin = Plugin("aws", V1, ("--secret=s3cret",), {"KEY": "s3cret"})
+    access = ClusterAccess("https://host", Fixed(Credential("Bearer s3cret")), proxy="http://me:s3cret@proxy")
+    assert "s3cret" not in repr(plugin) + repr(access)
+
+
+def test_what_a_source_gave_is_not_kept_beneath_its_failure(plain, token_file):
+    token_file.write_bytes(b"s3cret\xff")
+    failure = send(door_with(FileToken(token_file), plain)).failure
+    assert failure is not None
+    assert failure.cause is not None
+    assert (failure.cause.__cause__, failure.cause.__context__, failure.cause.__traceback__) == (None, None, None)
