@@ -4,7 +4,14 @@ import pytest
 
 from dispatch_kubeflow.backend.embedded.controllers import indexes, quantities
 from dispatch_kubeflow.backend.embedded.controllers.base import Controller
-from dispatch_kubeflow.backend.embedded.controllers.kinds import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from dispatch_kubeflow.backend.embedded.controllers.kinds import (
+    JOB_SETS,
+    JOBS,
+    PODS,
+    SERVICES,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
 from dispatch_kubeflow.backend.embedded.controllers.manager import Restless
 from dispatch_kubeflow.backend.embedded.errors import ApiError
 from dispatch_kubeflow.backend.embedded.kubelet import Script
@@ -206,6 +213,27 @@ class TestJobSets:
         labels = scene.get(JOBS, "gi-b-0")["metadata"]["labels"]
         wanted = {"global-replicas": "3", "job-global-index": "2", "group-replicas": "1", "job-group-index": "0"}
         assert {key: labels[f"jobset.sigs.k8s.io/{key}"] for key in wanted} == wanted
+
+    def test_one_without_a_spec_is_accepted_and_never_ends(self, scene):
+        scene.cluster.create(JOB_SETS, {"metadata": {"name": "ns", "namespace": NAMESPACE}})
+        scene.advance(5)
+        assert scene.jobset("ns")["status"]["restarts"] == 0
+        assert "conditions" not in scene.jobset("ns")["status"]
+
+    def test_one_that_does_not_decode_is_a_400_of_its_mutating_webhook(self, scene):
+        with pytest.raises(ApiError) as caught:
+            create_jobset(scene, "md", ttlSecondsAfterFinished="soon", replicatedJobs=[replicated("node")])
+        assert (caught.value.status, caught.value.reason) == (400, "")
+        assert caught.value.message == (
+            'admission webhook "mjobset.kb.io" denied the request: json: cannot unmarshal string into Go struct field '
+            "JobSetSpec.spec.ttlSecondsAfterFinished of type int32"
+        )
+
+    def test_its_service_is_made_again_when_it_is_deleted(self, scene):
+        create_jobset(scene, "sv", replicatedJobs=[replicated("node")])
+        scene.cluster.delete(SERVICES, "sv", NAMESPACE)
+        scene.advance(1)
+        assert not scene.absent(SERVICES, "sv")
 
     def test_someone_elses_jobset_is_left_alone(self, scene):
         create_jobset(scene, "mk", managedBy="a.io/b", replicatedJobs=[replicated("node")])

@@ -75,6 +75,10 @@ TRAIN_JOB = Struct(
         )
     },
 )
+JOB_SET = Struct(
+    "JobSet",
+    {"spec": Struct("JobSetSpec", {"suspend": "bool", "managedBy": "string", "ttlSecondsAfterFinished": "int32"})},
+)
 _LIMITS = {"int32": 2**31, "int64": 2**63}
 
 

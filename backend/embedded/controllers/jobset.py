@@ -61,7 +61,7 @@ class JobSet(Controller):
         status: Object = {"restarts": 0, **(jobset.get("status") or {})}
         jobs = self.world.view.controlled(jobset["metadata"]["uid"], JOBS)
         current = [job for job in jobs if job["metadata"]["labels"][RESTART_ATTEMPT] == str(status["restarts"])]
-        status["replicatedJobsStatus"] = [_counts(job, current) for job in jobset["spec"]["replicatedJobs"]]
+        status["replicatedJobsStatus"] = [_counts(job, current) for job in replicated_jobs(jobset)]
         if ended(status):
             self._clean_up(jobset, status, current)
         else:
@@ -132,7 +132,7 @@ class JobSet(Controller):
         named = (jobset["spec"].get("network") or {}).get("enableDNSHostnames", True)
         if named and self.world.view.get(SERVICES, namespace, subdomain(jobset)) is None:
             self.world.api.create(SERVICES, build_service(jobset), MANAGER)
-        for replicated in jobset["spec"]["replicatedJobs"]:
+        for replicated in replicated_jobs(jobset):
             if not _may_start(replicated, status):
                 continue
             for index in range(replicated.get("replicas", 1)):
@@ -156,7 +156,7 @@ class JobSet(Controller):
     def _resume(self, jobset: Object, status: Object, current: list[Object]) -> None:
         if conditions.is_true(status, "Suspended"):
             conditions.put(status, "Suspended", "False", "ResumeJobs", "jobset is resumed", self.world.now())
-        replicated = {job["name"]: job for job in jobset["spec"]["replicatedJobs"]}
+        replicated = {job["name"]: job for job in replicated_jobs(jobset)}
         for job in current:
             if job["spec"].get("suspend", False) and not job_finished(job):
                 self._resume_job(job, replicated[job["metadata"]["labels"][REPLICATED_JOB]])
@@ -177,6 +177,12 @@ class JobSet(Controller):
                 pod[field] = wanted["spec"][field]
         spec = {**job["spec"], "suspend": False, "template": {"metadata": metadata, "spec": pod}}
         self.world.api.update(JOBS, {**job, "spec": spec}, MANAGER)
+
+
+def replicated_jobs(jobset: Object) -> list[Object]:
+    """The jobs of a JobSet, which may have none."""
+    found: list[Object] = jobset["spec"].get("replicatedJobs") or []
+    return found
 
 
 def ended(status: Object) -> bool:
@@ -210,12 +216,12 @@ def _counts(replicated: Object, jobs: list[Object]) -> Object:
 
 def _succeeded(jobset: Object, current: list[Object]) -> bool:
     policy = jobset["spec"].get("successPolicy") or {"operator": "All"}
-    targets = policy.get("targetReplicatedJobs") or [job["name"] for job in jobset["spec"]["replicatedJobs"]]
+    targets = policy.get("targetReplicatedJobs") or [job["name"] for job in replicated_jobs(jobset)]
     done = [job for job in current if conditions.is_true(job.get("status"), "Complete")]
     matched = [job for job in done if job["metadata"]["labels"][REPLICATED_JOB] in targets]
-    if policy["operator"] == "Any":
+    if policy["operator"] == "Any" or not matched:
         return bool(matched)
-    replicas = [job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"] if job["name"] in targets]
+    replicas = [job.get("replicas", 1) for job in replicated_jobs(jobset) if job["name"] in targets]
     return bool(len(matched) == sum(replicas))
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded.admission import Denial
+from dispatch_kubeflow.backend.embedded.admission import Denial, undecodable
+from dispatch_kubeflow.backend.embedded.controllers.decode import JOB_SET, DecodeError, check
 from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.errors import FieldError, invalid, invalid_value
 from dispatch_kubeflow.backend.embedded.metadata import label_1035
@@ -23,9 +24,13 @@ CHANGEABLE_METADATA = ("annotations", "labels")
 CHANGEABLE_SPEC = ("nodeSelector", "tolerations", "schedulingGates")
 
 
-def default_jobset(new: Object) -> Object:
-    """The JobSet with every field filled that JobSet's mutating webhook fills."""
-    spec = new["spec"]
+def default_jobset(new: Object) -> Object | Denial:
+    """The JobSet with every field that JobSet's mutating webhook fills; 400 where it does not fit its Go type."""
+    try:
+        check(JOB_SET, new)
+    except DecodeError as error:
+        return undecodable(str(error))
+    spec = new.setdefault("spec", {})
     spec.setdefault("successPolicy", {}).setdefault("operator", "All")
     spec.setdefault("startupPolicy", {}).setdefault("startupPolicyOrder", "AnyOrder")
     network = spec.setdefault("network", {})
