@@ -89,7 +89,8 @@ class Session:
     """The streams from the first watcher to the last, and what they brought."""
 
     def __init__(self, door: Door, settings: Settings, clock: Clock, driver: Driver, keeper: NoteKeeper) -> None:
-        self._lock = threading.Lock()
+        # Re-entrant, as every lock that a watcher takes when it leaves: one that was dropped may leave at any moment.
+        self._lock = threading.RLock()
         self._ctx = Context.background(clock=clock)
         self._subscriptions: list[Subscription] = []
         self._gone: dict[str, OrderedDict[str, Pod]] = {}
@@ -232,7 +233,7 @@ class Hub:
         self._settings = settings
         self._clock = clock
         self._driver: Driver = Threads(clock) if driver is None else driver
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._session: Session | None = None
         self._keeper: NoteKeeper | None = None
         self._closed = False

@@ -92,7 +92,7 @@ class NoteKeeper:
         self._wanted = wanted
         self._wrote = wrote
         self._ctx = Context.background(clock=clock)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._work = threading.Event()
         self._inboxes: dict[str, Inbox] = {}
         self._books: dict[str, dict[str, Book]] = {}
@@ -153,7 +153,7 @@ class NoteKeeper:
                 self._look(job, inbox, last=last or inbox.ended)
         if not self._swept and not last:
             self._swept = True
-            self._store.sweep(names.backend_selector(self._settings.name), self._clock.now(), self._ctx, below={})
+            self._sweep(names.backend_selector(self._settings.name))
         with self._lock:
             self._running = bool(self._inboxes)
             return self._running
@@ -220,8 +220,12 @@ class NoteKeeper:
         kept = stored.notes if isinstance(stored, Stored) else None
         book.notes = begun(trainjob, kept, from_start=from_birth or unopened, fresh=fresh)
         books[book.uid] = book
-        ours = names.job_selector(identity.backend, identity.job)
-        self._store.sweep(ours, self._clock.now(), self._ctx, below={identity.job: identity.attempt})
+        self._sweep(names.job_selector(identity.backend, identity.job), {identity.job: identity.attempt})
+
+    def _sweep(self, selector: str, below: dict[str, int] | None = None) -> None:
+        """Delete what nobody will ask for, but for what is being kept."""
+        keep = {names.notes_name(book.identity.name) for books in self._books.values() for book in books.values()}
+        self._store.sweep(selector, self._clock.now(), self._ctx, below=below or {}, keep=keep)
 
     def _fresh(self, book: Book) -> seen.TrainJob | None:
         found = self._store.get(TRAIN_JOBS, book.identity.name, seen.TrainJob, self._ctx)
@@ -236,8 +240,9 @@ class NoteKeeper:
 
     def _nodes(self, book: Book, pods: list[seen.Pod]) -> dict[str, seen.Node | None]:
         """The Nodes that say something new of these pods, read after the pods were seen so."""
-        names_ = {pod.spec.node_name for pod in pods if node_would_say(book.notes.pod(pod.metadata.uid), pod)}
-        return {name: self._node(name) for name in sorted(filter(None, names_))}
+        known = {note.uid: note for note in book.notes.pods}
+        wanted = {pod.spec.node_name for pod in pods if node_would_say(known.get(pod.metadata.uid), pod)}
+        return {name: self._node(name) for name in sorted(filter(None, wanted))}
 
     def _node(self, name: str) -> seen.Node | None:
         if self._nodes_refused:
@@ -276,7 +281,8 @@ class NoteKeeper:
             return None
         if isinstance(jobs, Failure) or isinstance(pods, Failure):
             return None
-        if any(book.notes.pod(pod.metadata.uid) is None for pod in pods):
+        known = {note.uid for note in book.notes.pods}
+        if any(pod.metadata.uid not in known for pod in pods):
             return None
         now = Around(book.identity.attempt, trainjob, jobset, list(jobs), list(pods))
         return self._settled_at(now) if now.same_trainjob(around) else None

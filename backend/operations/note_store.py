@@ -90,16 +90,17 @@ class NoteStore:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         return self._send("DELETE", name, body, ctx).failure
 
-    def sweep(self, selector: str, now: datetime, ctx: Context, *, below: dict[str, int]) -> None:
-        """Delete the notes that nobody will ask for: written longer ago than they are kept, or of an attempt below
-        the one that stands here for its job.
+    def sweep(self, selector: str, now: datetime, ctx: Context, *, below: dict[str, int], keep: set[str]) -> None:
+        """Delete the notes that nobody will ask for: written longer ago than they are kept, or of an attempt below the
+        one that stands here for its job. `keep`: names of those that stay whatever their age.
         """
         found = self.list(CONFIG_MAPS, selector, seen.ConfigMap, ctx)
         for each in () if isinstance(found, Failure) else found:
             identity = names.identity(each.metadata.labels)
             if identity is None or each.metadata.name != names.notes_name(identity.name):
                 continue
-            if identity.attempt < below.get(identity.job, 0) or _old(each, now):
+            old = each.metadata.name not in keep and _old(each, now)
+            if identity.attempt < below.get(identity.job, 0) or old:
                 self.delete(each.metadata.name, each.metadata.uid, ctx)
 
     def _send(self, method: str, name: str | None, body: dict[str, Any], ctx: Context) -> Reply:

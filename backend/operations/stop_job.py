@@ -282,7 +282,8 @@ def _items(listing: Listing) -> list[_Item]:
 
 def _below(resource: Resource, metadata: seen.Metadata, trainjobs: dict[str, str], owners: set[str]) -> _Item:
     """An object below others: kept by its owner, if that is there, or by the TrainJob of its name."""
-    name = metadata.labels.jobset_name or metadata.name
+    identity = names.identity(metadata.labels)
+    name = metadata.labels.jobset_name or (metadata.name if identity is None else identity.name)
     kept_by = next((owner.uid for owner in metadata.owner_references if owner.uid in owners), None)
     collecting = bool(metadata.owner_references) and kept_by is None
     return _Item(resource, metadata, metadata.labels.attempt, kept_by or trainjobs.get(name), collecting)
