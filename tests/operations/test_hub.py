@@ -317,3 +317,43 @@ def test_threads_do_all_steps_and_are_gone_afterwards() -> None:
     assert counting.done.is_set()
     assert threads._threads == {}
     threads.join([counting])
+
+
+def test_in_kueue_mode_a_job_has_the_workloads_of_its_trainjobs(turns: Turns) -> None:
+    door = Doorway()
+    FEEDS["workloads"] = deque()
+    settings = Settings(
+        name="gpu",
+        namespace="team-a",
+        runtimes=("ClusterTrainingRuntime/torch-distributed",),  # type: ignore[arg-type]
+        mode="kueue",
+        queue="queue",
+        admission_check="check",
+    )
+    hub = Hub(door, settings, SystemClock(), turns)  # type: ignore[arg-type]
+    ctx = Context.background()
+
+    def workload(name: str, owner: str) -> seen.Workload:
+        return seen.Workload(metadata=seen.Metadata(name=name, uid=name, labels=seen.Labels(job_uid=owner)))
+
+    with hub.join("job", ctx, keeps_notes=False) as one:
+        door.feed("workloads", Listed((workload("ours", "uid-job-1"), workload("other", "x")), "1"))
+        door.list_all(trainjobs=(trainjob(),))
+        assert [each.metadata.name for each in looked(one, ctx).listing.workloads] == ["ours"]
+        door.feed("workloads", Event("ADDED", workload("second", "uid-job-1"), "2"))
+        one.wait(ctx, None)
+        assert len(one.look().listing.workloads) == 2  # type: ignore[union-attr]
+
+
+def test_of_very_many_deleted_pods_the_last_are_remembered(
+    hub: Hub, door: Doorway, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatch_kubeflow.backend.operations.hub.GONE", 2)
+    ctx = Context.background()
+    with hub.join("job", ctx, keeps_notes=False) as one:
+        door.list_all()
+        looked(one, ctx)
+        door.feed("pods", *(Event("DELETED", pod(f"pod-{index}"), str(index)) for index in range(2, 5)))
+        while turns.turn():
+            continue
+        assert [each.metadata.name for each in one.look().gone] == ["pod-3", "pod-4"]  # type: ignore[union-attr]

@@ -379,3 +379,36 @@ def test_a_reference_may_be_given_as_text(world: World) -> None:
     assert world.get(TRAIN_JOBS, "job-1") is None
 
 
+def bare(world: World, owners: list[dict[str, str]]) -> None:
+    """A Job with our labels that no JobSet stands behind; nothing collects it."""
+    world.cluster.take_down("kube-controller-manager")
+    (name,) = world.names(JOBS)
+    job = world.get(JOBS, name)
+    assert job is not None
+    labels = {key: value for key, value in job["metadata"]["labels"].items() if key.startswith("dispatch-kubeflow")}
+    template = {"spec": job["spec"]["template"]["spec"]}
+    world.cluster.create(
+        JOBS,
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "bare", "labels": labels, "ownerReferences": owners},
+            "spec": {"template": template, "suspend": True},
+        },
+        NAMESPACE,
+    )
+
+
+def test_a_job_that_nothing_stands_behind_is_deleted(world: World) -> None:
+    backend, _ = running(world)
+    bare(world, [])
+    backend.stop(ref(world, JOBS, "bare"), ctx=soon())
+    assert world.get(JOBS, "bare") is None
+
+
+def test_a_job_whose_jobset_is_gone_is_deleted(world: World) -> None:
+    backend, _ = running(world)
+    owner = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "gone", "uid": "gone"}
+    bare(world, [owner])
+    backend.stop(ref(world, JOBS, "bare"), ctx=soon())
+    assert world.get(JOBS, "bare") is None

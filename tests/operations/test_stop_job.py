@@ -10,6 +10,8 @@ import pytest
 
 from dispatch_kubeflow.backend.embedded import Script
 from dispatch_kubeflow.backend.operations.backend import Backend
+from dispatch_kubeflow.backend.operations.call import Call
+from dispatch_kubeflow.backend.requests import Failure, Reply, Request
 from dispatch_kubeflow.backend.requests.resources import (
     CONFIG_MAPS,
     JOB_SETS,
@@ -313,3 +315,52 @@ def test_stop_job_passes_the_stages_in_order(world: World) -> None:
     with refused("backend.closed"):
         backend.stop_job("job", ctx=soon())
     assert deletes(world) == []
+
+
+def test_a_list_that_the_end_of_the_context_cut_is_the_end_of_the_context(stuck: World) -> None:
+    backend = running(stuck)
+    stuck.wire.hang("GET", r"/pods\?", nth=2)
+    with refused("stop.context-ended") as caught:
+        backend.stop_job("job", ctx=soon(1.0))
+    assert caught[0].details["left"]
+
+
+def test_a_snapshot_read_that_the_end_of_the_context_cut_is_the_end_of_the_context(world: World) -> None:
+    backend = running(world)
+    world.wire.hang("GET", r"/configmaps/job-1-runtime-snapshot")
+    with refused("stop.context-ended"):
+        backend.stop_job("job", ctx=soon(1.5))
+
+
+def test_deletes_that_cannot_be_sent_are_unreachable(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = running(world)
+    unsent = _unsent()
+    monkeypatch.setattr(Call, "delete", lambda *_, **__: Reply(unsent[0], failure=unsent[1]))
+    with refused("stop.left-unreachable"):
+        backend.stop_job("job", ctx=soon())
+
+
+def test_a_delete_that_may_have_been_sent_is_graver_than_a_later_one_that_was_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = running(world)
+    unsent = _unsent()
+    lost = Failure("lost", sent=True, details=unsent[1].details, facts={**unsent[1].facts, "result": "lost"})
+    answers = iter([lost])
+    monkeypatch.setattr(Call, "delete", lambda *_, **__: Reply(unsent[0], failure=next(answers, unsent[1])))
+    with refused("stop.left-unknown"):
+        backend.stop_job("job", ctx=soon())
+
+
+def test_what_went_by_itself_before_its_delete_is_gone(world: World) -> None:
+    backend = running(world)
+    world.wire.on("DELETE", T_JOB, before=lambda _: world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE) and None)
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+
+
+def _unsent() -> tuple[Request, Failure]:
+    request = Request("DELETE", TRAIN_JOBS, NAMESPACE, "job-1", intent="write", expect="delete")
+    facts = {"channel": "api", "verb": "write", "reason": "other", "admission": "none", "absence": "other"}
+    details = {"method": "DELETE", "target": "TrainJob team-a/job-1"}
+    return request, Failure("unsent", sent=False, details=details, facts={**facts, "result": "unsent"})

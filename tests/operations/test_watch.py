@@ -6,10 +6,12 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from dispatch_kubeflow.backend.objects.found import Found, FoundObject
+from dispatch_kubeflow.backend.objects.names import Identity
 from dispatch_kubeflow.backend.requests.resources import JOB_SETS, TRAIN_JOBS
 from dispatch_kubeflow.machine import Context, DispatchError, ErrOutcomeUnknown
 
@@ -355,3 +357,62 @@ def test_a_read_only_backend_watches_and_writes_nothing(world: World) -> None:
     until(views, state("gated"))
     ctx.cancel()
     assert {each.method for each in world.cluster.requests} == {"GET"}
+
+
+def marked(world: World) -> tuple[Iterator[Found], Callable[[], None]]:
+    """A watch that shows an attempt in flight, and how its create is answered."""
+    marks = world.backends[0]._adapter.in_flight
+    mark = marks.begin(Identity("gpu", "job", 1), "nonce")
+    views = world.backends[0].watch("job", ctx=soon())
+    assert next(views).in_flight == (1,)
+    return views, lambda: marks.answered(mark)
+
+
+@pytest.fixture
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatch_kubeflow.backend.operations.watch.LOOK_AGAIN", 0.05)
+    monkeypatch.setattr("dispatch_kubeflow.backend.operations.watch.READ_AGAIN", 0.05)
+
+
+@pytest.mark.usefixtures("prompt")
+def test_an_attempt_whose_create_was_refused_is_in_flight_no_more_once_a_read_shows_it_absent(world: World) -> None:
+    world.backend()
+    views, answer = marked(world)
+    answer()
+    assert next(views) == Found("job")
+    assert [path for path in world.wire.calls() if path.endswith("/trainjobs/job-1")]
+
+
+@pytest.mark.usefixtures("prompt")
+def test_while_that_read_has_no_answer_the_attempt_stays_in_flight(world: World) -> None:
+    world.backend()
+    views, answer = marked(world)
+    lost = world.wire.lose_request("GET", r"/trainjobs/job-1$", times=2)
+    answer()
+    assert next(views) == Found("job")
+    assert lost.hit.is_set()
+    assert len([path for path in world.wire.calls() if path.endswith("/trainjobs/job-1")]) == 3
+
+
+@pytest.mark.usefixtures("prompt")
+def test_a_copy_grows_old_without_any_event(world: World) -> None:
+    backend = world.backend()
+    world.wire.lose_request("POST", T_JOBS)
+    with pytest.raises(ErrOutcomeUnknown):
+        start(backend)
+    later = world.backend()
+    views = later.watch("job", ctx=soon())
+    until(views, state("starting"))
+    later._adapter.clock.now = lambda: datetime.now(UTC) + timedelta(seconds=91)  # type: ignore[method-assign]
+    assert states(next(views)) == [("TrainingRuntime", "orphaned")]
+
+
+def test_a_stream_that_breaks_in_this_process_ends_the_watch(world: World) -> None:
+    backend = world.backend()
+    views = backend.watch("job", ctx=soon())
+    next(views)
+    session = backend._adapter.hub._session
+    assert session is not None
+    session._ended(None)
+    with stopped("in this process"):
+        next(views)
