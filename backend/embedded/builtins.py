@@ -76,8 +76,19 @@ def default_service(obj: Object) -> None:
 
 
 def default_pod(obj: Object) -> None:
-    """A pod's defaults."""
-    default_pod_spec(obj.setdefault("spec", {}))
+    """A pod's defaults, and the tolerations that admission adds at every write."""
+    spec = obj.setdefault("spec", {})
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    tolerations = spec.get("tolerations") or []
+    present = {item.get("key") for item in tolerations if item.get("effect") in (None, "", "NoExecute")}
+    if None not in present:
+        added = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            for key in _TOLERATED
+            if key not in present
+        ]
+        spec["tolerations"] = [*tolerations, *added]
 
 
 def default_pod_spec(spec: Object) -> None:
@@ -99,19 +110,10 @@ def default_pod_spec(spec: Object) -> None:
 def new_pod(obj: Object) -> None:
     """What admission and the apiserver add to a new Pod."""
     spec = obj["spec"]
-    spec.setdefault("enableServiceLinks", True)
     account = spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", account)
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    tolerations = spec.setdefault("tolerations", [])
-    present = {item.get("key") for item in tolerations if item.get("effect") in (None, "", "NoExecute")}
-    if None not in present:
-        tolerations += [
-            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-            for key in _TOLERATED
-            if key not in present
-        ]
     obj["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
 
 

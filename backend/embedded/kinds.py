@@ -33,6 +33,9 @@ class Schema(Protocol):
         ...
 
 
+_PRIORITY = ("priority", "preemptionPolicy")
+
+
 def _nothing(_: Object) -> None:
     return None
 
@@ -95,6 +98,9 @@ class Kind:
                 new["status"] = old["status"]
             else:
                 new.pop("status", None)
+        if self.graceful:
+            # Admission gives a pod its priority once and for all.
+            new["spec"] = {**{key: old["spec"][key] for key in _PRIORITY if key in old["spec"]}, **new["spec"]}
         if self.has_generation:
             before = old["metadata"].get("generation", 0)
             new["metadata"]["generation"] = before + 1 if self._desired(new) != self._desired(old) else before
