@@ -41,12 +41,24 @@ class Sending(Protocol):
 class Call:
     """One attempt at one request: its bound, its cancellation, its marker.
 
-    `limit` is the bound of this request in seconds, however far away the context's deadline is.
+    `limit` is the bound of this request in seconds, however far away the context's deadline is; `monotonic` the time by
+    which its connection waits.
     """
 
-    __slots__ = ("_bound", "_context_bound", "_killer", "_lock", "_nearer", "_stop", "_unsubscribe", "ended", "sent")
+    __slots__ = (
+        "_bound",
+        "_context_bound",
+        "_killer",
+        "_lock",
+        "_monotonic",
+        "_nearer",
+        "_stop",
+        "_unsubscribe",
+        "ended",
+        "sent",
+    )
 
-    def __init__(self, ctx: Context, limit: float) -> None:
+    def __init__(self, ctx: Context, limit: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         # Re-entrant: a signal handler may cancel in the very thread that is handing over the first byte.
         self._lock = threading.RLock()
         self._killer: socket.socket | None = None
@@ -55,7 +67,8 @@ class Call:
         self.ended: Ended | None = None
         remaining = ctx.remaining()
         # Sockets wait by the machine's own time, whatever clock the context has.
-        self._context_bound = math.inf if remaining is None else time.monotonic() + remaining
+        self._monotonic = monotonic
+        self._context_bound = math.inf if remaining is None else monotonic() + remaining
         self._nearer: Ended = "timeout"
         self._bound = 0.0
         self.allow(limit)
@@ -63,14 +76,14 @@ class Call:
 
     def allow(self, limit: float) -> None:
         """Let what follows take `limit` seconds from now, but never past the context's deadline."""
-        own = time.monotonic() + limit
+        own = self._monotonic() + limit
         self._nearer = "timeout" if own < self._context_bound else "deadline"
         self._bound = min(own, self._context_bound)
 
     def left(self) -> float:
         """Seconds left, above zero; raises Abandoned when there are none or the call was cancelled."""
         if self.ended is None:
-            left = self._bound - time.monotonic()
+            left = self._bound - self._monotonic()
             if left > 0:
                 return min(left, LONGEST)
             self.expire()
@@ -84,7 +97,7 @@ class Call:
 
     def timed_out(self) -> None:
         """A socket's own timer fired: it was set to what was left, so the bound has passed, clock granularity aside."""
-        if self._bound - time.monotonic() < SLICE:
+        if self._bound - self._monotonic() < SLICE:
             self.expire()
 
     def why(self) -> str:

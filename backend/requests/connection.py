@@ -11,6 +11,7 @@ import importlib
 import os
 import socket
 import ssl
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -193,6 +194,9 @@ class SecurePool(HTTPSConnectionPool):
 
 class Connections:
     """The connections to one cluster, shared by all threads."""
+
+    monotonic = staticmethod(time.monotonic)
+    """The time by which they wait: sockets know the machine's own alone."""
 
     def __init__(self, pool: HTTPConnectionPool, prefix: str) -> None:
         self._pool = pool

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -166,11 +165,12 @@ class Sender:
 
     def _pieces(self, exchange: Exchange, silence: float, longest: float) -> Iterator[bytes]:
         call = exchange.call
-        until = time.monotonic() + longest
+        monotonic = self._connections.monotonic
+        until = monotonic() + longest
         pieces = exchange.reader.body(exchange.head)
         try:
             while True:
-                call.allow(min(silence, until - time.monotonic()))
+                call.allow(min(silence, until - monotonic()))
                 piece = next(pieces, None)
                 if piece is None:
                     if exchange.reader.ended_by_close:
@@ -190,7 +190,7 @@ class Sender:
         if self.forked:
             failure = failed(request, "unsent", sent=False, details={"message": FORKED}, cause=RuntimeError(FORKED))
             return self._told(record, failure)
-        call = Call(ctx, self.timeout)
+        call = Call(ctx, self.timeout, self._connections.monotonic)
         self._under_way.add(call)
         exchange: Exchange | None = None
         try:

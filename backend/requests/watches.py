@@ -32,9 +32,9 @@ SERVER_SECONDS = 290
 """How long the server is asked to keep one stream."""
 SILENCE = 75.0
 """Seconds without a byte after which a stream is given up: bookmarks come every 60."""
-# After so many 410 in a row, or unreadable ends, without anything new between them, it gives up, or lists anew.
+# After so many 410 in a row it gives up; after so many streams in vain, unreadable or refused, it lists anew.
 _GONE = 3
-_UNREADABLE = 3
+_IN_VAIN = 3
 # Results after which a later request may fare better: no answer came, or one that says nothing.
 _PASSING = frozenset({"lost", "unsent"})
 
@@ -104,7 +104,7 @@ class _Position:
     newest: str = ""
     pause: float = 0.0
     gone: int = 0
-    unreadable: int = 0
+    in_vain: int = 0
 
     def moved(self, version: str) -> None:
         """Something came. It is progress if it had not come before: a server may repeat itself after each 410."""
@@ -112,7 +112,7 @@ class _Position:
         if not self.newest or _newer(version, self.newest):
             self.newest = version
             self.pause = 0.0
-            self.gone = self.unreadable = 0
+            self.gone = self.in_vain = 0
 
     def longer(self) -> float:
         """The pause to make now."""
@@ -178,8 +178,11 @@ class Watcher(Generic[T]):
                 return with_tries(failure, at.gone) if at.gone > _GONE else None
             if failure is not None and failure.result not in _PASSING:
                 return failure
-            if at.unreadable >= _UNREADABLE:
-                at.unreadable = 0
+            if failure is not None and "status" in failure.details:
+                # It was told, and not just cut off: from a version of the future, as after a restore, it always is.
+                at.in_vain += 1
+            if at.in_vain >= _IN_VAIN:
+                at.in_vain = 0
                 return None
             if self._pause(at.longer()):
                 return self._ended()
@@ -198,7 +201,7 @@ class Watcher(Generic[T]):
                     if event is not None:
                         yield event
         except AnswerMalformed:
-            at.unreadable += 1
+            at.in_vain += 1
         except WrongKind as error:
             return wrong_kind(self._request, error)
         except Broken:

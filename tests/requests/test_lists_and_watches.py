@@ -381,6 +381,19 @@ def test_trap_an_event_that_comes_again_before_each_expiry_is_no_progress(little
     assert len(little.streams) == 6
 
 
+@pytest.mark.parametrize("where", ["before the stream", "in the stream"])
+def test_a_version_that_the_server_does_not_have_is_given_up_for_a_new_list(little, where):
+    little.page = 100
+    if where == "in the stream":
+        little.streams.extend([saying(chunk(error(504, "Timeout")) + END)] * 3)
+    else:
+        little.answers.extend([None, *[refused(504, "Timeout")] * 3])
+    with door_to(little) as door:
+        watch = watching(door, Context.with_timeout(10))
+        assert [type(each) for each in take(watch, 2)] == [Listed, Listed]
+        watch.close()
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 406, 413, 415, 422])
 @pytest.mark.parametrize("where", ["list", "stream", "resume", "line"])
 def test_a_refusal_ends_a_watch_wherever_it_comes(little, where, status):
