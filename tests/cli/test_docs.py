@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from dispatch_kubeflow.backend.embedded import Cluster
+from dispatch_kubeflow.machine.rules import rulebook
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +41,14 @@ def test_the_fixture_of_the_embedded_cluster_works_in_a_users_test(tmp_path):
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_every_rule_that_the_prose_names_exists():
+    rules = {rule.id for family in rulebook().families.values() for rule in family.rules}
+    families = "|".join(rulebook().families)
+    for page in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
+        named = set(re.findall(rf"(?:`|explain )((?:{families})\.[a-z0-9-]+)", page.read_text()))
+        assert named <= rules, page.name
 
 
 def test_the_settings_of_getting_started_are_valid():

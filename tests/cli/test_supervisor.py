@@ -31,7 +31,7 @@ def error(kind, row, operation="start"):
     return kind(f"{row} happened.", row=row, operation=operation)
 
 
-LOST = error(ErrOutcomeUnknown, "request.lost-write")
+LOST = error(ErrOutcomeUnknown, "start.create-unanswered")
 CUT = error(ErrUnreachable, "request.unsent")
 
 
@@ -401,7 +401,11 @@ def test_a_job_that_someone_deleted_has_ended_without_a_status(run, journaled):
 
 def test_a_watch_that_fails_ends_the_run_and_leaves_the_job(run, journaled):
     backend = ScriptedBackend(
-        {"find": [NOTHING], "start": [ref("fit-1")], "watch": [OPENED, error(ErrNotFound, "request.absent", "watch")]}
+        {
+            "find": [NOTHING],
+            "start": [ref("fit-1")],
+            "watch": [OPENED, error(ErrNotFound, "request.not-found", "watch")],
+        }
     )
     with pytest.raises(ErrNotFound):
         run(backend)
