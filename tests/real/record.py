@@ -198,6 +198,7 @@ def perform(target: Target, pattern: str = "*") -> dict[str, dict[str, Recorded]
     """Every file of cases whose name fits the pattern, on a target."""
     results: dict[str, dict[str, Recorded]] = {}
     for file in load_all(pattern):
+        target.renew()
         try:
             results[file.name] = Performer(target, file).perform()
         except NoSuchUser as missing:

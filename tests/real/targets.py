@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from .api import Api, Object
 from .cluster import Cluster
@@ -31,6 +30,9 @@ class Target(Protocol):
     @property
     def api(self) -> Api:
         """The administrator's client."""
+
+    def renew(self) -> None:
+        """Called before each file of cases: what one left behind should not colour the next, where that can be had."""
 
     def prepare_user(self, name: str, rules: list[Object]) -> None:
         """Gives a user exactly these cluster-wide rules."""
@@ -66,6 +68,9 @@ class RealTarget:
     def api(self) -> Api:
         return self.cluster.api
 
+    def renew(self) -> None:
+        """Its files of cases keep to namespaces of their own."""
+
     def prepare_user(self, name: str, rules: list[Object]) -> None:
         self.cluster.revoke(name)
         if rules:
@@ -91,6 +96,8 @@ class AddressTarget:
     def api(self) -> Api:
         return Api(self.url, self.tokens["admin"], self.authority)
 
+    def renew(self) -> None: ...
+
     def prepare_user(self, name: str, rules: list[Object]) -> None:
         if name not in self.tokens:
             raise NoSuchUser(name)
@@ -102,24 +109,20 @@ class AddressTarget:
 
 
 class EmbeddedTarget:
-    """The project's own embedded cluster, started for the purpose."""
+    """The project's own embedded cluster, a new one for each file of cases."""
 
     def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._tokens: dict[str, str] = {}
+        self.renew()
+
+    def renew(self) -> None:
         from dispatch_kubeflow.backend.embedded import Cluster as Embedded  # the real target must not need it
 
-        self._stack = ExitStack()
+        self.close()
         running: AbstractContextManager[Any] = Embedded(nodes=2)
         self._cluster = self._stack.enter_context(running)
-        self._tokens: dict[str, str] = {}
-        self._authority: Path | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._tokens = {}
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -133,7 +136,7 @@ class EmbeddedTarget:
                 {"nonResourceURLs": ["*"], "verbs": ["*"]},
             ]
             self._tokens["admin"] = self._cluster.user(f"admin-{uuid.uuid4().hex[:6]}", rules=everything)
-        return Api(self._cluster.url, self._tokens["admin"], self._authority)
+        return Api(self._cluster.url, self._tokens["admin"])
 
     def prepare_user(self, name: str, rules: list[Object]) -> None:
         self._tokens[name] = self._cluster.user(name, rules=rules)
