@@ -89,7 +89,7 @@ examples: $(READY) ## the tests and the properties, with coverage
 ifneq ($(wildcard tests/real/Makefile),)
 .PHONY: test-real
 test-real: $(READY) ## the tests against a real control plane
-	$(MAKE) -C tests/real PYTHON="$(abspath $(BIN))/python"
+	$(MAKE) -C tests/real test PYTHON="$(abspath $(BIN))/python"
 endif
 
 .PHONY: requirements
