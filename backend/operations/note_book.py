@@ -3,6 +3,9 @@ gate was lifted, no event was lost, and they were *settled*: with the streams st
 any more and every pod that was there had been noted. Unsettled notes prove nothing once their watch has ended, for
 pods may come afterwards.
 
+One thing is beyond them: a pod that came and went while the stream of pods stood still, unnoticed, and the others did
+not.
+
 What was settled at one generation of a TrainJob holds while it is of that generation, for `suspend` can't change
 without it; once it has completed, or is gone with all that it made, it holds for ever.
 """

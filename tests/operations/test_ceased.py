@@ -14,6 +14,7 @@ from dispatch_kubeflow.backend.embedded import Script
 from dispatch_kubeflow.backend.objects.found import Cessation, Found
 from dispatch_kubeflow.backend.operations.adapter import Permissions
 from dispatch_kubeflow.backend.operations.backend import Backend
+from dispatch_kubeflow.backend.operations.ceased import _trainjob_name
 from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS, TRAIN_JOBS
 from dispatch_kubeflow.machine import DispatchError, ErrPodsRemain
 
@@ -419,3 +420,18 @@ def test_ceased_needs_the_permission_for_nodes(world: World, monkeypatch: pytest
     monkeypatch.setattr(backend._adapter, "permissions", Permissions(log=True, nodes=False))
     with refused("support.ceased-capability"):
         backend.ceased(ObjectRef("gpu", NAMESPACE, "TrainJob", "job-1", "uid"), ctx=soon())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("TrainJob", "job-1", "job-1"),
+        ("Job", "job-1-node-0", "job-1"),
+        ("Job", "job-1-dataset-initializer-0", "job-1"),
+        ("Pod", "job-1-node-0-0-abcde", "job-1"),
+        ("Pod", "job-1-dataset-initializer-0-0-abcde", "job-1"),
+        ("Pod", "by-hand", "by"),
+    ],
+)
+def test_an_objects_attempt_is_told_from_its_name(kind: str, name: str, expected: str) -> None:
+    assert _trainjob_name(ObjectRef("gpu", NAMESPACE, kind, name, "uid")) == expected

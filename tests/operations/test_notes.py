@@ -369,3 +369,58 @@ def test_a_name_that_is_not_ours_is_left_alone(world: World) -> None:
     with watched(backend):
         when(world, lambda notes: notes["from_start"])
     assert world.get(CONFIG_MAPS, "by-hand-notes") is None
+
+
+def test_a_trainjob_that_takes_over_the_name_has_notes_of_its_own(world: World) -> None:
+    backend, ref = opened(world)
+    with watched(backend):
+        when(world, lambda notes: notes["trainjob"] == ref.uid)
+        body = world.trainjob()
+        kept = {key: body["metadata"][key] for key in ("name", "labels", "annotations")}
+        world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE)
+        world.cluster.create(TRAIN_JOBS, {**body, "metadata": kept}, NAMESPACE)
+        another = world.trainjob()["metadata"]["uid"]
+        notes = when(world, lambda notes: notes["trainjob"] == another)
+    assert notes["from_start"]
+    assert another != ref.uid
+
+
+@pytest.mark.parametrize("plural", ["jobs", "pods"])
+def test_notes_are_settled_later_where_that_cannot_be_seen_at_once(world: World, plural: str) -> None:
+    backend, ref = opened(world)
+    with watched(backend):
+        backend.open(ref, ctx=soon())
+        world.running()
+        when(world, lambda notes: len(notes.get("pods", [])) == 2)
+        # The streams' own lists are behind; the next lists of the kind are those that settle.
+        failed = world.wire.lose_request("GET", rf"/{plural}\?labelSelector=jobset", times=1)
+        backend.hold(ref, 1, ctx=soon())
+        settled(world)
+    assert failed.hit.is_set()
+
+
+def test_a_jobset_that_cannot_be_read_settles_nothing(world: World) -> None:
+    backend, ref = opened(world)
+    with watched(backend):
+        backend.open(ref, ctx=soon())
+        world.running()
+        failed = world.wire.lose_request("GET", r"/jobsets/job-1$")
+        backend.hold(ref, 1, ctx=soon())
+        settled(world)
+    assert failed.hit.is_set()
+
+
+def test_a_pod_that_was_not_noted_settles_nothing(world: World) -> None:
+    backend, ref = opened(world)
+    with watched(backend):
+        backend.open(ref, ctx=soon())
+        world.running()
+        when(world, lambda notes: len(notes.get("pods", [])) == 2)
+        stranger = {**world.cluster.list(PODS, NAMESPACE)[0]}
+        metadata = {**stranger["metadata"], "name": "stranger", "uid": "stranger"}
+        items = {"items": [{**stranger, "metadata": metadata}], "metadata": {"resourceVersion": "9"}}
+        body = {"apiVersion": "v1", "kind": "PodList", **items}
+        shown = world.wire.answer("GET", r"/pods\?labelSelector=jobset", 200, body)
+        backend.hold(ref, 1, ctx=soon())
+        assert shown.hit.wait(LIMIT)
+        settled(world)
