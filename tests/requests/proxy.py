@@ -25,7 +25,7 @@ class Plan:
     """What goes wrong. `request_at`: after so many bytes of the request; `answer_at`: after so many of the answer.
 
     `answer` is sent instead of the upstream's; `prefix` in front of it; with `early`, after `request_at` bytes and
-    without asking the upstream. `accepted`: before anything was read.
+    without asking the upstream. `accepted`: before anything was read. `on_stall` is called when it stalls.
     """
 
     action: Action = "none"
@@ -35,6 +35,7 @@ class Plan:
     answer: bytes | None = None
     prefix: bytes = b""
     early: bool = False
+    on_stall: Callable[[], None] | None = field(default=None, compare=False)
     done: threading.Event = field(default_factory=threading.Event, compare=False)
 
 
@@ -54,8 +55,6 @@ class FaultProxy:
         self.upstream = upstream
         self.plan = Plan()
         self.connections: list[Connection] = []
-        self.stalled = threading.Event()
-        self.on_stall: Callable[[], None] | None = None
         self._tls = tls
         self._open: set[socket.socket] = set()
         self._closing = threading.Event()
@@ -178,9 +177,8 @@ class FaultProxy:
             case "rst":
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             case _:
-                self.stalled.set()
-                if self.on_stall is not None:
-                    self.on_stall()
+                if plan.on_stall is not None:
+                    plan.on_stall()
                 self._drain(sock, record)
 
     def _finish(self, sock: socket.socket, record: Connection, plan: Plan) -> None:

@@ -102,15 +102,14 @@ def test_no_definite_answer_is_ever_contradicted_by_the_cluster(before, what, ac
         before.proxy.upstream = Sized(upstream, sizes)
         count = len(before.cluster.requests)
         ctx = Context.with_timeout(5)
-        before.proxy.on_stall = ctx.cancel
         at = cut if isinstance(cut, int) else int(cut * length)
-        before.proxy.plan = Plan("none" if length == 0 else action, answer_at=None if length == 0 else at)
+        before.proxy.plan = Plan() if length == 0 else Plan(action, answer_at=at, on_stall=ctx.cancel)
         failure = before.door.send(request, ctx, operation="start").failure
         before.proxy.upstream = upstream
         if before.proxy.plan.action in {"fin", "rst", "garble"}:
             assert before.proxy.plan.done.wait(5)  # else the next request could still meet this connection's end
         seen = before.cluster.requests[count:]
-        assert len(seen) == 1, f"{what}, {action} at {at}"
+        assert len(seen) == 1, f"{what}, {action} at {at}: {failure}"
         result = "answer" if failure is None else failure.result
         if length == 0:
             assert result == whole

@@ -7,7 +7,7 @@ parts; with DISPATCH_EVERY_BYTE=1 they are all of its bytes.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
@@ -160,12 +160,8 @@ def with_fault(server: FaultProxy, door: Door, request: Request, plan: Plan) -> 
     ctx = Context.with_timeout(5)
     if plan.action != "stall":
         return ask(door, request, ctx)
-    server.stalled.clear()
-    server.on_stall = ctx.cancel
-    try:
-        return ask(door, request, ctx)
-    finally:
-        server.on_stall = None
+    server.plan = replace(plan, on_stall=ctx.cancel)
+    return ask(door, request, ctx)
 
 
 def in_log_data(answer: bytes, at: int) -> bool:

@@ -98,8 +98,7 @@ def test_through_a_tunnel_a_deadline_and_a_cancellation_are_kept(secure, certifi
     for tls in (False, True):
         with door_through(tunnelling([]), secure.url, certificates, tls=tls) as door:
             ctx = Context.with_timeout(5)
-            secure.on_stall = ctx.cancel
-            secure.plan = Plan("stall", answer_at=20)
+            secure.plan = Plan("stall", answer_at=20, on_stall=ctx.cancel)
             assert ask(door, REQUESTS[verb], ctx).result == "lost"
             assert ask(door, REQUESTS[verb], Context.with_timeout(0.05)).result in {"lost", "context-deadline"}
 

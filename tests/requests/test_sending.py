@@ -44,8 +44,7 @@ def test_a_request_cut_at_any_of_its_bytes_is_lost_and_made_once(server, upstrea
     for at in places:
         before = len(server.connections)
         ctx = Context.with_timeout(5)
-        server.on_stall = ctx.cancel
-        server.plan = Plan(action, request_at=at)
+        server.plan = Plan(action, request_at=at, on_stall=ctx.cancel)
         got = ask(door, request, ctx)
         assert (got.result, got.sent) == ("lost", True), f"{action} after {at} bytes"
         assert len(server.connections) == before + 1
