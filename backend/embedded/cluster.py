@@ -66,6 +66,8 @@ class Cluster:
     `nodes`: how many, or their names. `kubelet`: `"processes"` or a Kubelet. `clock`: the system's by default, or a
     VirtualClock. `trainer`: which release. `namespaces`: created beside `default` and `kube-system`. `seed`: makes
     names and UIDs the same in every run. `serve`: whether to listen on a loopback port; without it `url` is None.
+    `like`: a cluster of the same kubelet and start of time that nobody has used: this one begins with what that one
+    has, instead of making it anew, in about a millisecond.
     """
 
     def __init__(
@@ -78,12 +80,15 @@ class Cluster:
         namespaces: Sequence[str] = ("team-a",),
         seed: int | None = None,
         serve: bool = True,
+        like: Cluster | None = None,
     ) -> None:
         if trainer not in RELEASES:
             raise ValueError(f"no release {trainer!r} of Trainer: there are {', '.join(RELEASES)}")
         self.clock: Clock = clock or SystemClock()
         self.admission = Admission()
         self.store = Store(self.clock, admission=self.admission, seed=seed)
+        if like is not None:
+            self.store.begin_as(like.store)
         self._manager = Manager(self.store, self.clock, random.Random(seed))
         world = self._manager.world
         self.kubelet: Kubelet = ProcessKubelet() if kubelet == "processes" else kubelet
@@ -112,11 +117,12 @@ class Cluster:
         self.server = Server(self.apiserver) if serve else None
         self._namespace = namespaces[0] if namespaces else "default"
         self._tokens = {ADMIN.name: self.apiserver.access.user(ADMIN.name, groups=ADMIN.groups)}
-        self._definitions = Definitions(self.store)
-        self._definitions.install(*RELEASES[trainer])
+        self._definitions = Definitions(self.store, served=like is not None)
         self.trainer_webhooks = TrainerWebhooks(world, self.admission)
         JobSetWebhooks(self.admission)
-        self._furnish(nodes, namespaces, RELEASES[trainer][0])
+        if like is None:
+            self._definitions.install(*RELEASES[trainer])
+            self._furnish(nodes, namespaces, RELEASES[trainer][0])
 
     def _furnish(self, nodes: int | Sequence[str], namespaces: Sequence[str], release: str) -> None:
         for name in ("default", "kube-system", *namespaces):

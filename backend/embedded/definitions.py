@@ -23,12 +23,12 @@ class Definitions:
     """Follows the definitions stored and serves what they define, in their storage version.
 
     A version that is not the storage version is not served: there is no conversion here, and a wrong answer would be
-    worse than none.
+    worse than none. `served`: what the store holds by now is served already.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, served: bool = False) -> None:
         self._store = store
-        self._events = store.subscribe(DEFINITIONS, replay=True, wake=self._follow)
+        self._events = store.subscribe(DEFINITIONS, replay=not served, wake=self._follow)
         self._follow()
 
     def install(self, *releases: str) -> None:

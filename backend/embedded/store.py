@@ -132,6 +132,17 @@ class Store:
         """Serve a kind no more."""
         self._kinds.pop((resource.group, resource.plural), None)
 
+    def begin_as(self, other: Store) -> None:
+        """Serve what another store serves and hold what it holds, from here on by itself; for a store that is new.
+
+        Committed states are never changed, so nothing of them is copied.
+        """
+        with other.lock:
+            self._kinds = dict(other._kinds)
+            self._objects = {key: dict(objects) for key, objects in other._objects.items()}
+            self._version = other._version
+            self._history.compact(other._version)
+
     def kinds(self) -> tuple[Kind, ...]:
         """Every kind that clients are served."""
         return tuple(kind for kind in self._kinds.values() if kind.verbs)
