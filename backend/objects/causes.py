@@ -15,7 +15,7 @@ from typing import Literal
 from .pod_endings import Ending, PodFact, decisive, ending
 from .record import LIFTED, Record, read_record
 from .resting import end_known
-from .seen import Job, JobSet, Pod, TrainJob, Workload, condition, is_true
+from .seen import Job, JobSet, Pod, TrainJob, Workload, condition, is_true, moment
 from .state import DEADLINE_EXCEEDED, owns, terminal
 
 EndingFact = Literal["running", "succeeded", "complete-unshown", "failed", "deadline", "gone"]
@@ -77,8 +77,10 @@ def facts(
     Without its TrainJob an attempt's cause is looked for in what is left of it.
     """
     listed = {pod.metadata.uid for pod in pods}
-    known = [*pods, *(pod for pod in gone if pod.metadata.uid not in listed)]
-    endings = [ending(pod) for pod in known]
+    seen = [*pods, *(pod for pod in gone if pod.metadata.uid not in listed)]
+    resumed = _resumed(trainjob)
+    endings = [each for each in map(ending, seen) if not _stopped_before(each, resumed)]
+    known = [each.pod for each in endings]
     first = decisive(endings)
     missing = (*missing_pods(trainjob, jobs, known), *unreported_ends(first, known))
     workload, workload_text = _workload(workloads)
@@ -95,6 +97,18 @@ def facts(
         pod_name=None if first is None else first.pod.metadata.name,
         at=None if first is None else first.at,
     )
+
+
+def _resumed(trainjob: TrainJob | None) -> datetime | None:
+    """When the TrainJob last went on after it had been suspended."""
+    suspended = None if trainjob is None else condition(trainjob.status.conditions, "Suspended")
+    return moment(suspended.last_transition_time) if suspended is not None and suspended.status == "False" else None
+
+
+def _stopped_before(ending: Ending, resumed: datetime | None) -> bool:
+    """Whether a pod was taken away by a hold that has been released since: it is no part of what runs now."""
+    asked = ending.pod.metadata.deletion_asked
+    return ending.fact == "deleted" and resumed is not None and asked is not None and asked <= resumed
 
 
 def _ending(trainjob: TrainJob | None, jobset: JobSet | None) -> EndingFact:

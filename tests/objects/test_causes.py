@@ -307,6 +307,20 @@ def test_a_silent_nodes_pod_that_podgc_failed_in_the_end_makes_its_peers_no_caus
     assert (found.pod, cause(found)) == ("exit-nonzero", "unknown")
 
 
+def test_pods_that_a_released_hold_had_stopped_are_no_part_of_what_runs_now():
+    stopped = failed("p0", 143, second=6, deleted_at=5)
+    resumed = trainjob(condition("Suspended", "False", reason="Resumed", second=8))
+    found = causes.facts(resumed, jobs=[job()], pods=[pod("p2")], gone=[stopped])
+    assert (found.pod, found.exit_code, cause(found)) == ("running", None, "none")
+
+
+def test_pods_that_were_stopped_after_the_job_went_on_still_count():
+    stopped = failed("p0", 143, second=10, deleted_at=9)
+    resumed = trainjob(condition("Suspended", "False", reason="Resumed", second=8))
+    found = causes.facts(resumed, jobs=[job()], pods=[], gone=[stopped])
+    assert (found.pod, cause(found)) == ("deleted", "unknown")
+
+
 def test_a_pod_that_is_still_listed_is_not_taken_from_what_a_watch_remembers():
     facts = causes.facts(
         trainjob(FAILED), jobs=[job(FAILED_JOB, failed=1)], pods=[failed(code=3)], gone=[pod(deleted_at=1)]
