@@ -137,6 +137,7 @@ def test_an_unowned_copy_whose_delete_is_refused_is_said(world: World) -> None:
     assert world.get(TRAIN_JOBS, "job-1") is None
 
 
+@pytest.mark.rule("stop.gone")
 @pytest.mark.parametrize("uid", ["0000-gone"])
 def test_a_trainjob_that_is_gone_is_a_success(world: World, uid: str) -> None:
     backend = world.backend()
@@ -144,6 +145,7 @@ def test_a_trainjob_that_is_gone_is_a_success(world: World, uid: str) -> None:
     assert deletes(world) == []
 
 
+@pytest.mark.rule("stop.other-uid")
 def test_a_name_that_is_anothers_is_a_success_and_leaves_it_alone(world: World) -> None:
     backend = world.backend()
     target = start(backend)
