@@ -13,7 +13,7 @@ import pytest
 from dispatch_kubeflow.backend.objects.found import Found, FoundObject
 from dispatch_kubeflow.backend.objects.names import Identity
 from dispatch_kubeflow.backend.requests.resources import JOB_SETS, TRAIN_JOBS
-from dispatch_kubeflow.machine import Context, DispatchError, ErrOutcomeUnknown
+from dispatch_kubeflow.machine import Context, DispatchError, ErrOutcomeUnknown, SystemClock
 
 from .wire import Seen, Wire
 from .world import LIMIT, NAMESPACE, T_JOBS, World, cancelled, ended, refused, soon, start
@@ -394,8 +394,15 @@ def test_while_that_read_has_no_answer_the_attempt_stays_in_flight(world: World)
     assert len([path for path in world.wire.calls() if path.endswith("/trainjobs/job-1")]) == 3
 
 
+class Ahead(SystemClock):
+    """Call_bound has passed by this clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=91)
+
+
 @pytest.mark.usefixtures("prompt")
-def test_a_copy_grows_old_without_any_event(world: World) -> None:
+def test_a_copy_grows_old_without_any_event(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = world.backend()
     world.wire.lose_request("POST", T_JOBS)
     with pytest.raises(ErrOutcomeUnknown):
@@ -403,7 +410,7 @@ def test_a_copy_grows_old_without_any_event(world: World) -> None:
     later = world.backend()
     views = later.watch("job", ctx=soon())
     until(views, state("starting"))
-    later._adapter.clock.now = lambda: datetime.now(UTC) + timedelta(seconds=91)  # type: ignore[method-assign]
+    monkeypatch.setattr(later._adapter, "clock", Ahead())
     assert states(next(views)) == [("TrainingRuntime", "orphaned")]
 
 
