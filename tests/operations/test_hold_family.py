@@ -67,6 +67,7 @@ def _release(backend: Backend, ref: ObjectRef, instance: int, world: World) -> N
 def test_open_makes_four_requests(world: World) -> None:
     backend = world.backend()
     ref = start(backend)
+    world.calm()
     world.cluster.apiserver.requests.clear()
     backend.open(ref, ctx=soon())
     assert [call.split("/")[0] + call.rpartition("/")[2] for call in world.requests()] == [
@@ -81,6 +82,7 @@ def test_hold_makes_two_requests(world: World) -> None:
     backend = world.backend()
     ref = start(backend)
     backend.open(ref, ctx=soon())
+    world.calm()
     world.cluster.apiserver.requests.clear()
     backend.hold(ref, 1, ctx=soon())
     assert [call.split()[0] for call in world.requests()] == ["GET", "PATCH"]
@@ -93,6 +95,7 @@ def test_release_makes_five_requests_the_pods_last_before_the_patch(world: World
     world.running()
     backend.hold(ref, 1, ctx=soon())
     _all_rest(world)
+    world.calm()
     world.cluster.apiserver.requests.clear()
     backend.release(ref, 1, ctx=soon())
     assert [call.split("/")[0] + call.rpartition("/")[2] for call in world.requests()] == [
@@ -156,6 +159,7 @@ def test_the_register_answers_every_call_as_the_contracts_table(
 def test_a_repeated_call_writes_nothing(world: World) -> None:
     backend = world.backend()
     ref = start(backend)
+    world.calm()
     backend.hold(ref, 1, ctx=soon())
     backend.hold(ref, 1, ctx=soon())
     backend.release(ref, 1, ctx=soon())
@@ -462,6 +466,7 @@ def test_a_succeeded_pod_rests_and_does_not_stand_in_a_releases_way(world: World
 def test_a_conflict_is_judged_anew_and_tried_again(world: World) -> None:
     backend = world.backend()
     ref = start(backend)
+    world.calm()
     touches = itertools.count()
 
     def touch(_: Seen) -> None:
@@ -478,6 +483,7 @@ def test_a_conflict_is_judged_anew_and_tried_again(world: World) -> None:
 def test_eight_conflicts_are_a_refusal(world: World, call: str) -> None:
     backend = world.backend()
     ref = start(backend)
+    world.calm()
     touches = itertools.count()
 
     def touch(_: Seen) -> None:

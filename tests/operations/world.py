@@ -126,6 +126,20 @@ class World:
             threading.Event().wait(0.01)
         return found
 
+    def calm(self) -> None:
+        """Until the controllers have nothing to write: then no write of theirs crosses one of the test's."""
+
+        def unchanged() -> bool:
+            before = self.trainjob_versions()
+            threading.Event().wait(0.2)
+            return self.trainjob_versions() == before
+
+        self.until(unchanged, "the controllers never came to rest")
+
+    def trainjob_versions(self) -> list[str]:
+        kinds = (TRAIN_JOBS, JOB_SETS, JOBS, PODS)
+        return [each["metadata"]["resourceVersion"] for kind in kinds for each in self.cluster.list(kind, NAMESPACE)]
+
     def running(self, name: str = "job-1", pods: int = 2) -> list[dict[str, Any]]:
         """The pods of a TrainJob, once so many run."""
 
