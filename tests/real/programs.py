@@ -93,6 +93,7 @@ PROGRAMS = {
             module="sigs.k8s.io/kwok",
             manifests=("kustomize/crd/bases",),
         ),
+        Program("kubectl", "kubectl", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES_LINK),
     )
 }
 
