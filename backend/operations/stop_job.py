@@ -97,12 +97,13 @@ class _StopJob:
     collecting_since: dict[str, float] = field(default_factory=dict)
     troubles: dict[str, _Trouble] = field(default_factory=dict)
     snapshots_gone: set[str] = field(default_factory=set)
+    left: list[_Item] = field(default_factory=list)
 
     def run(self) -> None:
         while True:
             self.round = round_ = self._look(self.round)
             self._delete(round_)
-            left = [*round_.items, *self._snapshots(round_)]
+            self.left = left = [*round_.items, *self._snapshots(round_)]
             if not left and not round_.in_flight:
                 self.call.settle("stop", finding="nothing-left")
                 return
@@ -137,7 +138,7 @@ class _StopJob:
             items = self.call.try_list(kind.resource, selector(kind, ours), kind.type)
             if isinstance(items, Failure):
                 if last is not None and self.call.ctx.ended is not None:
-                    self._ended(list(last.items))
+                    self._ended(self.left)
                 self.call.refuse(items)
             found[kind.field] = items
         return listing_of(found)
@@ -207,7 +208,7 @@ class _StopJob:
             if outcome(rule) in ("absent", "denied"):
                 self.snapshots_gone.add(name)
             elif self.call.ctx.ended is not None:
-                self._ended([*round_.items, *found])
+                self._ended([*round_.items, *found], unseen=(f"ConfigMap {name} (not looked at)",))
             else:
                 self.call.refuse(got)
         return found
@@ -238,23 +239,23 @@ class _StopJob:
         self.call.settle("stop", finding=finding, details=details, cause=trouble.failure.cause)
         raise AssertionError("what is left is refused")
 
-    def _ended(self, left: list[_Item]) -> NoReturn:
+    def _ended(self, left: list[_Item], unseen: tuple[str, ...] = ()) -> NoReturn:
         """The context has ended: row C40, unless deletes without an answer among what is left are graver."""
         unknown = any(
             trouble.left == "unknown-left" for each in left if (trouble := self.troubles.get(each.uid)) is not None
         )
         if unknown:
             self._refuse(left)
-        self.call.settle("stop", finding="context-ended", details=self._left(left))
+        self.call.settle("stop", finding="context-ended", details=self._left(left, unseen))
         raise AssertionError("a context that ended is refused")
 
-    def _left(self, left: list[_Item]) -> dict[str, object]:
+    def _left(self, left: list[_Item], unseen: tuple[str, ...] = ()) -> dict[str, object]:
         failures = {
             self._ref(each): trouble.failure.message
             for each in left
             if (trouble := self.troubles.get(each.uid)) is not None
         }
-        named = [self._ref(each) for each in left]
+        named = [*(self._ref(each) for each in left), *unseen]
         if self.round is not None and not named:
             named = [f"{self.job_id}-{attempt} (in flight)" for attempt in sorted(self.round.in_flight)]
         return {"left": tuple(named), "failures": failures}

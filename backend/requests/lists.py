@@ -58,6 +58,7 @@ def page_reader(request: Request, kind: Any) -> Callable[[bytes], Any]:
 
     def read(body: bytes) -> Any:
         try:
+            str(body, "utf-8")  # what is left out is not looked at, and a damaged key would be left out
             said = kinds.decode(body)
             require_kind(said.api_version, said.kind, resource.api_version, resource.kind + "List")
             page = pages.decode(body)

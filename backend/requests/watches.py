@@ -210,6 +210,7 @@ class Watcher(Generic[T]):
 
     def _event(self, line: bytes, at: _Position) -> Event[T] | Failure | None:
         try:
+            str(line, "utf-8")  # what is left out is not looked at, and a damaged key would be left out
             said = self._lines.decode(line)
             if said.type == "ERROR":
                 return self._error(bytes(said.object))

@@ -1,0 +1,288 @@
+"""Every single fault at every request of every operation, with the truth about each; then the recovery that the
+contract promises: another process, Find, `call_bound`, and calls that lead to nothing left.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dispatch_kubeflow.backend.requests.resources import JOB_SETS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from dispatch_kubeflow.machine.values import ObjectRef
+
+from . import truth
+from .expect import remember_created
+from .wire import Fault
+from .world import CALL_BOUND, NAMESPACE, Outcome, World, job_spec
+
+SINGLE: tuple[Fault, ...] = (
+    Fault("refused"),
+    Fault("unresolved"),
+    Fault("tls"),
+    Fault("token"),
+    Fault("slow-dial", seconds=10.0),
+    Fault("slow-dial", seconds=31.0),
+    Fault("slow-dial", seconds=500.0),
+    Fault("cancel-dial"),
+    Fault("stale"),
+    Fault("reset-first"),
+    Fault("reset-half"),
+    Fault("drop"),
+    Fault("lost"),
+    Fault("late", seconds=0.0),
+    Fault("late", seconds=20.0),
+    Fault("late", seconds=59.0),
+    Fault("cut", share=0.0),
+    Fault("cut", share=0.05),
+    Fault("cut", share=0.9),
+    Fault("garbled", share=0.0),
+    Fault("garbled", share=0.5),
+    Fault("slow", seconds=5.0),
+    Fault("slow", seconds=31.0),
+    Fault("slow", seconds=500.0),
+    Fault("cancel"),
+    Fault("kind"),
+    Fault("crash-before"),
+    Fault("crash-lost"),
+    Fault("crash-after"),
+    *(Fault("answer", status) for status in (400, 401, 405, 406, 413, 415)),
+    *(Fault("answer", status) for status in (302, 402, 408, 418)),
+    *(Fault("answer", status) for status in (429, 500, 502, 503, 504)),
+    Fault("answer", 400, webhook=True),
+    Fault("answer", 403, "Forbidden"),
+    Fault("answer", 403, "Forbidden", webhook=True),
+    Fault("answer", 404, "NotFound", named=True),
+    Fault("answer", 404, "NotFound", named=False),
+    Fault("answer", 409, "AlreadyExists"),
+    Fault("answer", 409, "Conflict"),
+    Fault("answer", 409),
+    Fault("answer", 410, "Expired"),
+    Fault("answer", 422, "Invalid"),
+    Fault("rewritten", 500),
+    Fault("rewritten", 504),
+    Fault("rewritten", 429),
+)
+PAIRED: tuple[Fault, ...] = (
+    Fault("refused"),
+    Fault("drop"),
+    Fault("lost"),
+    Fault("late", seconds=20.0),
+    Fault("slow-dial", seconds=500.0),
+    Fault("cancel"),
+    Fault("answer", 500),
+    Fault("rewritten", 504),
+    Fault("answer", 403, "Forbidden"),
+    Fault("answer", 404, "NotFound", named=False),
+    Fault("answer", 409, "Conflict"),
+    Fault("answer", 410, "Expired"),
+    Fault("crash-before"),
+    Fault("crash-after"),
+)
+LYING = frozenset({404})
+"""Statuses that, made up by somebody in between, say what the cluster does not: an absence. They are believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A state of the cluster, and one call on it."""
+
+    name: str
+    set_up: Callable[[World], Any]
+    call: Callable[[World, Any], Outcome]
+
+
+def started(world: World, attempt: int = 1) -> ObjectRef:
+    """A gated TrainJob."""
+    outcome = world.call("a", "start", "job", attempt, job_spec(1))
+    assert outcome.error is None, outcome
+    ref: ObjectRef = outcome.value
+    created = world.get(TRAIN_JOBS, ref.name)
+    assert created is not None
+    remember_created(created)
+    return ref
+
+
+def opened(world: World) -> ObjectRef:
+    ref = started(world)
+    outcome = world.call("a", "open", ref)
+    assert outcome.error is None, outcome
+    world.advance(3)
+    assert world.kubelet.live("job")
+    return ref
+
+
+def held(world: World) -> ObjectRef:
+    ref = opened(world)
+    outcome = world.call("a", "hold", ref, 5)
+    assert outcome.error is None, outcome
+    world.advance(5)
+    assert not world.kubelet.live("job")
+    return ref
+
+
+def ended(world: World) -> ObjectRef:
+    ref = opened(world)
+    for pod in world.of_job(PODS, "job"):
+        world.kubelet.end(pod["metadata"]["uid"], 0)
+    world.advance(3)
+    return ref
+
+
+def orphaned(world: World) -> ObjectRef:
+    """A JobSet whose TrainJob is gone."""
+    ref = opened(world)
+    world.cluster.delete(TRAIN_JOBS, ref.name, NAMESPACE, propagation="Orphan")
+    world.advance(3)
+    jobset = world.get(JOB_SETS, ref.name)
+    assert jobset is not None
+    return world.ref(jobset)
+
+
+def copy_left(world: World) -> None:
+    """The copy of a Start whose create was never answered, and never arrived."""
+    world.faulty({4: Fault("drop")})
+    outcome = world.call("a", "start", "job", 1, job_spec(1))
+    world.faultless()
+    assert outcome.row == "start.create-unanswered", outcome
+    assert world.get(TRAINING_RUNTIMES, "job-1") is not None
+
+
+def unowned(world: World) -> ObjectRef:
+    """A TrainJob found after a Start whose answer was lost: its copy has no owner yet."""
+    world.faulty({4: Fault("lost")})
+    outcome = world.call("a", "start", "job", 1, job_spec(1))
+    world.faultless()
+    assert outcome.row == "start.create-unanswered", outcome
+    created = world.get(TRAIN_JOBS, "job-1")
+    assert created is not None
+    remember_created(created)
+    return world.ref(created)
+
+
+def _nothing(_: World) -> None:
+    return None
+
+
+def _call(operation: str, *more: Any) -> Callable[[World, Any], Outcome]:
+    return lambda world, ref: world.call("a", operation, ref, *more)
+
+
+def _job(operation: str) -> Callable[[World, Any], Outcome]:
+    return lambda world, _: world.call("a", operation, "job")
+
+
+def _output(world: World, _: Any) -> Outcome:
+    return world.call("a", "output", "job", act=lambda backend, ctx: list(backend.output("job", ctx=ctx)))
+
+
+def _watch_once(world: World, _: Any) -> Outcome:
+    def act(backend: Any, ctx: Any) -> Any:
+        views = backend.watch("job", ctx=ctx)
+        try:
+            return next(views)
+        finally:
+            views.close()
+
+    return world.call("a", "watch", "job", act=act)
+
+
+SCENES: tuple[Scene, ...] = (
+    Scene("start", _nothing, lambda world, _: world.call("a", "start", "job", 1, job_spec(1))),
+    Scene("start again", copy_left, lambda world, _: world.call("a", "start", "job", 1, job_spec(1))),
+    Scene("start over a TrainJob", started, lambda world, _: world.call("a", "start", "job", 1, job_spec(1))),
+    Scene("start over an orphan", orphaned, lambda world, _: world.call("a", "start", "job", 1, job_spec(1))),
+    Scene("open", started, _call("open")),
+    Scene("open found", unowned, _call("open")),
+    Scene("open again", opened, _call("open")),
+    Scene("open ended", ended, _call("open")),
+    Scene("hold gated", started, _call("hold", 1)),
+    Scene("hold", opened, _call("hold", 1)),
+    Scene("hold stale", held, _call("hold", 4)),
+    Scene("hold ended", ended, _call("hold", 1)),
+    Scene("release", held, _call("release", 5)),
+    Scene("release stale", held, _call("release", 4)),
+    Scene("release unheld", opened, _call("release", 1)),
+    Scene("stop gated", started, _call("stop")),
+    Scene("stop", opened, _call("stop")),
+    Scene("stop found", unowned, _call("stop")),
+    Scene("stop an orphan", orphaned, _call("stop")),
+    Scene("stop_job", opened, _job("stop_job")),
+    Scene("stop_job of an orphan", orphaned, _job("stop_job")),
+    Scene("find", opened, _job("find")),
+    Scene("find an orphan", orphaned, _job("find")),
+    Scene("output", opened, _output),
+    Scene("ceased", opened, _call("ceased")),
+    Scene("watch", opened, _watch_once),
+)
+
+
+def run(scene: Scene, faults: dict[int, Fault], seed: int = 0) -> tuple[World, Outcome]:
+    """The scene's call with these faults, by the place of the request."""
+    world = World(seed)
+    world.backend("a")
+    ref = scene.set_up(world)
+    world.faulty(faults)
+    outcome = scene.call(world, ref)
+    world.faultless()
+    return world, outcome
+
+
+def requests(scene: Scene) -> int:
+    """How many requests its call makes when all goes well."""
+    world, outcome = run(scene, {})
+    world.close()
+    return len(outcome.exchanges)
+
+
+def singles(scene: Scene) -> Iterator[dict[int, Fault]]:
+    """Every single fault at every request."""
+    for place in range(requests(scene)):
+        for fault in SINGLE:
+            yield {place: fault}
+
+
+def pairs(scene: Scene) -> Iterator[dict[int, Fault]]:
+    """Every pair of faults at two requests, the second at one that the first lets come."""
+    most = requests(scene) + 4
+    for first, second in itertools.combinations(range(most), 2):
+        for one, other in itertools.product(PAIRED, PAIRED):
+            yield {first: one, second: other}
+
+
+def check(scene: Scene, faults: dict[int, Fault], matrix: truth.Matrix) -> Outcome:
+    """Judge one case: the outcome, then what holds once late requests have arrived, then the way out."""
+    world, outcome = run(scene, faults)
+    try:
+        lying = any(fault.kind == "answer" and fault.status in LYING for fault in faults.values())
+        if lying:
+            truth.judge_said(outcome)
+        else:
+            truth.judge(world, outcome)
+        truth.note(world, outcome, matrix)
+        recover(world)
+        truth.settled(world, outcome)
+    except AssertionError as error:
+        story = "\n".join(world.story)
+        said = ", ".join(f"{place}: {fault}" for place, fault in faults.items())
+        raise type(error)(f"{scene.name} with {said}: {error}\n{story}") from error
+    finally:
+        world.close()
+    return outcome
+
+
+def recover(world: World) -> None:
+    """No state is a dead end: another process finds what there is, waits for what may come, and stops it all."""
+    world.backend("b")
+    world.advance(CALL_BOUND)
+    found = world.call("b", "find", "job")
+    truth.judge(world, found)
+    stopped = world.call("b", "stop_job", "job", timeout=600)
+    truth.judge(world, stopped)
+    if stopped.error is not None:
+        raise truth.Lie(f"nothing leads on from here: {stopped}")
+    left = world.call("b", "find", "job")
+    truth.judge(world, left)
+    if left.value.objects:
+        raise truth.Lie(f"stop_job left {left.value.objects}")

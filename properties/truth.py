@@ -1,0 +1,362 @@
+"""What the cluster knows beats what a call says: every outcome is held against what was handed over, committed and run.
+
+`Matrix` counts, row by row, what was true when a call ended so: the claim "0 definite answers contradicted" is its sum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from dispatch_kubeflow.backend.requests.resources import (
+    JOB_SETS,
+    JOBS,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
+from dispatch_kubeflow.machine.rules import rulebook
+
+from .expect import Disagreement, expected, hold_of
+from .wire import Exchange
+from .world import NAMESPACE, Outcome, World, annotation, label
+
+MAIN = {
+    "start": ("POST", "trainjobs"),
+    "open": ("PATCH", "trainjobs"),
+    "hold": ("PATCH", "trainjobs"),
+    "release": ("PATCH", "trainjobs"),
+    "stop": ("DELETE", None),
+    "stop_job": ("DELETE", None),
+}
+"""The write that a call exists for."""
+DENIES_MAIN = frozenset({"not-applied", "nothing-written", "no-trainjob"})
+UNKNOWN_BY_SIGHT = frozenset({"start.exists", "start.leftover"})
+"""ErrOutcomeUnknown because of what was seen, not because of a request without an answer."""
+
+
+class Lie(AssertionError):
+    """A call said what the cluster knows to be otherwise."""
+
+
+class Matrix:
+    """Row by truth: how often each was seen together."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str, str, str]] = Counter()
+
+    def add(self, outcome: Outcome, committed: str, running: str) -> None:
+        self.counts[outcome.operation, outcome.row, committed, running] += 1
+
+    def merge(self, other: Matrix) -> None:
+        self.counts.update(other.counts)
+
+
+def main_writes(outcome: Outcome) -> list[Exchange]:
+    """The requests of a call that could have made what it exists for."""
+    if outcome.operation not in MAIN:
+        return []
+    method, plural = MAIN[outcome.operation]
+    return [each for each in outcome.exchanges if each.method == method and plural in (None, each.plural) and each.sent]
+
+
+def judge(world: World, outcome: Outcome, *, exact: bool = True) -> None:
+    """Hold one outcome against the tables and against what its own requests did. Raises Lie or Disagreement."""
+    if outcome.strange is not None:
+        raise Lie(f"{outcome.operation} raised what is not ours: {outcome.strange!r}") from outcome.strange
+    if outcome.error is not None:
+        _form(outcome)
+    if exact:
+        wanted = expected(outcome, outcome.context_ended)
+        if wanted is not None and wanted != outcome.row:
+            raise Disagreement(f"{outcome.operation}: {wanted} was expected, and it was {outcome}")
+    _request_row(outcome)
+    if outcome.error is not None:
+        _sentinel(world, outcome)
+        _concludes(world, outcome)
+        _effects(world, outcome)
+    elif not outcome.crashed:
+        _success(world, outcome)
+
+
+def judge_said(outcome: Outcome) -> None:
+    """As `judge`, where somebody in between told of an absence that is none: the call may believe it, and the cluster
+    cannot be asked.
+    """
+    if outcome.strange is not None:
+        raise Lie(f"{outcome.operation} raised what is not ours: {outcome.strange!r}") from outcome.strange
+    if outcome.error is not None:
+        _form(outcome)
+    wanted = expected(outcome, outcome.context_ended)
+    if wanted is not None and wanted != outcome.row:
+        raise Disagreement(f"{outcome.operation}: {wanted} was expected, and it was {outcome}")
+
+
+def _form(outcome: Outcome) -> None:
+    """Row, sentinel, operation, details and message are what the table says."""
+    error = outcome.error
+    assert error is not None
+    rule = rulebook().tables.rule(error.row)
+    if error.sentinel != rule.sentinel or error.operation != outcome.operation:
+        raise Disagreement(f"{error.row} is {rule.sentinel}, and {error.sentinel} of {error.operation} was raised")
+    if rule.operations and outcome.operation not in rule.operations:
+        raise Disagreement(f"{error.row} does not speak for {outcome.operation}")
+    if not set(rule.required) <= set(error.details) <= {*rule.required, *rule.optional}:
+        raise Disagreement(f"{error.row}: its details are {sorted(error.details)}")
+    if any(value is None for value in error.details.values()):
+        raise Disagreement(f"{error.row}: a detail is empty: {dict(error.details)}")
+    text = str(error)
+    if not text.endswith(".") or "{" in text or "None" in text:
+        raise Disagreement(f"{error.row}: {text!r} is no sentence")
+    last = outcome.exchanges[-1] if outcome.exchanges else None
+    if error.row.startswith("request.") and last is not None and last.number >= 0 and not _ended_before(outcome, last):
+        if error.__cause__ is None:
+            raise Disagreement(f"{error.row}: the cause is not kept")
+        if last.fault is not None and last.fault.kind == "tls" and "SSL" not in repr(error.__cause__):
+            raise Disagreement(f"{error.row}: the cause is {error.__cause__!r}")
+
+
+def _ended_before(outcome: Outcome, last: Exchange) -> bool:
+    if outcome.context_ended is None:
+        return False
+    return outcome.row in _CONTEXT_ROWS or last.status is not None or not last.sent
+
+
+_CONTEXT_ROWS = frozenset({"request.deadline", "request.deadline-hold-family", "request.cancelled"})
+
+
+def _request_row(outcome: Outcome) -> None:
+    """A row of table `request` is that of some request that failed so."""
+    from .facts import facts, request_row
+
+    if outcome.error is None or not outcome.error.row.startswith("request."):
+        return
+    rows = {request_row(each, outcome.operation).id for each in outcome.exchanges if facts(each) is not None}
+    if outcome.context_ended is not None:
+        rows |= _CONTEXT_ROWS
+    if outcome.error.row not in rows:
+        raise Disagreement(f"{outcome.error.row} was raised, and the requests gave {sorted(rows)}")
+
+
+def _sentinel(world: World, outcome: Outcome) -> None:
+    error = outcome.error
+    assert error is not None
+    if error.sentinel == "ErrOutcomeUnknown" and error.row not in UNKNOWN_BY_SIGHT:
+        open_ones = [each for each in outcome.exchanges if each.verb == "write" and each.sent]
+        if not open_ones:
+            raise Lie(f"{error.row}: nothing of a write was handed over")
+        if error.row == "request.outcome-unknown" and not any(unanswered(each) for each in open_ones):
+            raise Lie(f"{error.row}: every write was answered")
+    if error.row in UNKNOWN_BY_SIGHT and not _was_there(world, outcome):
+        raise Lie(f"{error.row}: there was nothing of that name")
+
+
+def unanswered(exchange: Exchange) -> bool:
+    """Whether a request that was handed over had no definite answer."""
+    from .facts import facts
+
+    found = facts(exchange)
+    return exchange.sent and found is not None and found["result"] in ("lost", "wrong-kind")
+
+
+def _was_there(world: World, outcome: Outcome) -> bool:
+    name = f"{outcome.arguments[0]}-{outcome.arguments[1]}"
+    history = world.cluster.store.commits
+    return any(each.name.startswith(name) and each.version > 0 for each in history)
+
+
+def _concludes(world: World, outcome: Outcome) -> None:
+    error = outcome.error
+    assert error is not None
+    concludes = rulebook().tables.rule(error.row).concludes
+    match concludes:
+        case "nothing-sent":
+            if outcome.exchanges and all(each.sent for each in outcome.exchanges) and outcome.context_ended is None:
+                raise Lie(f"{error.row}: {outcome.exchanges[-1]} was sent")
+        case "refused" | "absent" | "absence-not-shown" | "nothing-learned":
+            pass
+        case "stopped":
+            _is_stopped(world, outcome)
+        case "left-gated":
+            _is_gated(world, outcome)
+        case "partly-stopped":
+            if not error.details.get("left"):
+                raise Lie(f"{error.row}: it does not say what is left")
+
+
+def settled(world: World, outcome: Outcome) -> None:
+    """What holds for ever, asked once every late request has arrived: a definite "no" stays one."""
+    error = outcome.error
+    if error is None:
+        return
+    rule = rulebook().tables.rule(error.row)
+    if outcome.operation not in MAIN or rule.sentinel == "ErrOutcomeUnknown":
+        return
+    writes = [each for each in main_writes(outcome) if each.committed is not None]
+    if outcome.operation in ("stop", "stop_job"):
+        # A delete is no write after which a call may only speak of it: the row is that of one request.
+        writes = [each for each in writes if _says(each, outcome)]
+    denies = rule.concludes in DENIES_MAIN or (
+        rule.concludes in ("refused", "nothing-sent") and outcome.operation in ("open", "hold", "release", "start")
+    )
+    if denies and writes:
+        raise Lie(f"{error.row} concludes {rule.concludes}, and {writes[0]} was committed")
+
+
+def _says(exchange: Exchange, outcome: Outcome) -> bool:
+    from .facts import facts, request_row
+
+    return facts(exchange) is not None and request_row(exchange, outcome.operation).id == outcome.row
+
+
+def _is_stopped(world: World, outcome: Outcome) -> None:
+    created = [each for each in outcome.exchanges if each.what == "POST trainjobs" and each.committed]
+    job, attempt = str(outcome.arguments[0]), str(outcome.arguments[1])
+    for each in created:
+        now = world.get(TRAIN_JOBS, each.name)
+        same = now is not None and now["metadata"]["uid"] == each.answer["metadata"]["uid"]
+        if now is not None and same and "deletionTimestamp" not in now["metadata"]:
+            raise Lie(f"{outcome.row}: {each.name} still stands")
+    if any(each.job == job and each.attempt == attempt and each.at >= outcome.began for each in world.kubelet.starts):
+        raise Lie(f"{outcome.row}: a container of {job}-{attempt} ran")
+
+
+def _is_gated(world: World, outcome: Outcome) -> None:
+    job, attempt = str(outcome.arguments[0]), str(outcome.arguments[1])
+    if any(each.job == job and each.attempt == attempt and each.at >= outcome.began for each in world.kubelet.starts):
+        raise Lie(f"{outcome.row}: a container of {job}-{attempt} ran")
+    if not any(each.what == "POST trainjobs" and each.committed for each in outcome.exchanges):
+        raise Lie(f"{outcome.row}: no TrainJob was created")
+
+
+def _effects(world: World, outcome: Outcome) -> None:
+    error = outcome.error
+    assert error is not None
+    effects = rulebook().tables.rule(error.row).effects
+    if "in-flight-marked" in effects:
+        backend = world.backends[outcome.actor]
+        attempts = [each.attempt for each in backend._adapter.in_flight.of_job(outcome.arguments[0])]
+        if outcome.arguments[1] not in attempts:
+            raise Lie(f"{error.row}: the attempt is not in flight")
+    if "hold-kept" in effects and any(each.committed for each in main_writes(outcome)):
+        raise Lie(f"{error.row}: the record was written")
+
+
+def _success(world: World, outcome: Outcome) -> None:
+    match outcome.operation:
+        case "start":
+            _started(world, outcome)
+        case "open" | "hold" | "release":
+            _written(world, outcome)
+        case "find":
+            _found(world, outcome)
+        case "stop":
+            _is_deleted(world, outcome)
+        case "stop_job":
+            _nothing_left(world, outcome)
+
+
+def _states(world: World, resource: Any, name: str, since: int) -> list[dict[str, Any]]:
+    """Every state an object of this name had from a version on, the one that stood then first."""
+    events = world.cluster.store.events(resource, since)
+    mine = [each for each in events if each.state.obj["metadata"]["name"] == name]
+    first = [mine[0].before.obj] if mine and mine[0].before is not None else []
+    if not mine:
+        states = world.cluster.store.states(resource, NAMESPACE)
+        first = [each.obj for each in states if each.obj["metadata"]["name"] == name]
+    return first + [each.state.obj for each in mine if each.type != "DELETED"]
+
+
+def _started(world: World, outcome: Outcome) -> None:
+    ref = outcome.value
+    states = [
+        each
+        for each in _states(world, TRAIN_JOBS, ref.name, outcome.version_before)
+        if each["metadata"]["uid"] == ref.uid
+    ]
+    if not states or states[0]["spec"]["suspend"] is not True or annotation(states[0], "gate") != "closed":
+        raise Lie(f"start of {ref.name} succeeded, and it was not created gated")
+    copies = _states(world, TRAINING_RUNTIMES, ref.name, outcome.version_before)
+    if not any(owner["uid"] == ref.uid for each in copies for owner in each["metadata"].get("ownerReferences") or ()):
+        raise Lie(f"start of {ref.name} succeeded, and its copy was never owned by it")
+
+
+def _written(world: World, outcome: Outcome) -> None:
+    """At some moment of the call the object was as the call says it is."""
+    ref = outcome.arguments[0]
+    states = [
+        each
+        for each in _states(world, TRAIN_JOBS, ref.name, outcome.version_before)
+        if each["metadata"]["uid"] == ref.uid
+    ]
+
+    def holds(job: dict[str, Any]) -> bool:
+        held = hold_of(job)
+        match outcome.operation:
+            case "open":
+                return annotation(job, "gate") == "lifted"
+            case "hold":
+                return held == (outcome.arguments[1], "held") and bool(job["spec"].get("suspend"))
+            case _:
+                return held == (outcome.arguments[1], "released")
+
+    if not any(map(holds, states)):
+        raise Lie(f"{outcome.operation} of {ref.name} succeeded, and it never was so")
+
+
+def _found(world: World, outcome: Outcome) -> None:
+    """Find misses no TrainJob that stood there all the time, and shows none that never was."""
+    job = outcome.arguments[0]
+    shown = {each.ref.uid for each in outcome.value.objects}
+    backend = world.backends[outcome.actor].name
+    for each in world.of_job(TRAIN_JOBS, job):
+        mine = label(each, "backend") == backend
+        uid, name = each["metadata"]["uid"], each["metadata"]["name"]
+        events = world.cluster.store.events(TRAIN_JOBS, outcome.version_before)
+        stood = not any(e.type == "ADDED" and e.state.obj["metadata"]["uid"] == uid for e in events)
+        if mine and stood and uid not in shown:
+            raise Lie(f"find of {job} misses {name}")
+    every = {
+        each.state.obj["metadata"]["uid"]
+        for resource in (TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS)
+        for each in world.cluster.store.events(resource, 0)
+    }
+    if not shown <= every:
+        raise Lie(f"find of {job} shows what never was: {shown - every}")
+
+
+def _is_deleted(world: World, outcome: Outcome) -> None:
+    ref = outcome.arguments[0]
+    from .world import KINDS
+
+    now = world.get(KINDS[ref.kind], ref.name)
+    if now is not None and now["metadata"]["uid"] == ref.uid and "deletionTimestamp" not in now["metadata"]:
+        raise Lie(f"stop of {ref} succeeded, and it stands")
+
+
+def _nothing_left(world: World, outcome: Outcome) -> None:
+    job = outcome.arguments[0]
+    backend = world.backends[outcome.actor].name
+    for resource in (TRAIN_JOBS, JOB_SETS, JOBS, PODS, TRAINING_RUNTIMES):
+        for each in world.of_job(resource, job):
+            if label(each, "backend") != backend:
+                continue
+            uid = each["metadata"]["uid"]
+            events = world.cluster.store.events(resource, outcome.version_before)
+            if not any(e.type == "ADDED" and e.state.obj["metadata"]["uid"] == uid for e in events):
+                raise Lie(f"stop_job of {job} succeeded, and {each['kind']} {each['metadata']['name']} stands")
+
+
+def note(world: World, outcome: Outcome, matrix: Matrix) -> None:
+    """Enter an outcome into the matrix."""
+    writes = main_writes(outcome)
+    committed = "committed" if any(each.committed for each in writes) else "not committed" if writes else "not sent"
+    job = attempt = None
+    if outcome.arguments:
+        first = outcome.arguments[0]
+        if isinstance(first, str):
+            job, attempt = first, str(outcome.arguments[1]) if outcome.operation == "start" else None
+        else:
+            job, _, attempt = first.name.rpartition("-")
+    running = "running" if job and world.kubelet.live(job, attempt) else "not running"
+    matrix.add(outcome, committed, running)
