@@ -1,12 +1,13 @@
 """Ceased: whether everything of an object has provably stopped. A 404, an empty list, `Suspended` and phase `Failed`
 prove nothing; so each pod needs evidence of its own, and the pods must be known completely.
 
-What could still make a pod is read first and the pods last, so that none can come unseen in between.
+What could still make a pod is read first and the pods last, so that none can come unseen in between. And as the next
+instance of a name may be anything, nothing is proved of an object whose TrainJob is not known by UID.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -16,7 +17,16 @@ from dispatch_kubeflow.backend.objects.describe import conclude
 from dispatch_kubeflow.backend.objects.found import Cessation
 from dispatch_kubeflow.backend.objects.notes import Notes
 from dispatch_kubeflow.backend.objects.resting import remains
-from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS, TRAIN_JOBS
+from dispatch_kubeflow.backend.requests.resources import (
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    NODES,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    Resource,
+)
 from dispatch_kubeflow.machine.values import ObjectRef
 
 from .call import Call, Got, outcome
@@ -24,6 +34,23 @@ from .describing import gives
 from .note_store import with_pods_of
 
 T = TypeVar("T", bound=msgspec.Struct)
+_BY_KIND: dict[str, Resource] = {each.kind: each for each in (TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS)}
+
+
+class _Owned(msgspec.Struct, frozen=True, gc=False):
+    """An object of any kind, as far as it says whose it is."""
+
+    metadata: seen.Metadata = seen.Metadata()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The TrainJob an object belongs to. `uid` is None where no owner that was seen names it: the name alone may be
+    another instance's.
+    """
+
+    name: str
+    uid: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +71,91 @@ def ceased(call: Call, ref: ObjectRef) -> Cessation:
     ErrNotFound where its name is another's (C20), ErrUnsupported where a Node may not be read (C37), otherwise what
     table `request` says.
     """
-    name = _trainjob_name(ref)
-    found = _read(call, ref, name)
-    if ref.kind == "Pod":
-        found = _only(found, ref.uid)
-    nodes = {each: _node(call, each) for each in evidence.nodes_needed(found.pods, found.notes)}
-    facts = evidence.pod_facts(found.pods, found.notes, nodes)
-    decide = gives(call)
-    if ref.kind == "Pod":
-        return conclude(facts, decide=decide, never_opened=False, complete=bool(facts), may_make=())
-    unopened = evidence.never_opened(found.trainjob, found.notes, found.pods) or (
-        found.trainjob is None and not facts and call.adapter.hub.was_unopened(ref.uid)
-    )
+    if ref.kind == PODS.kind:
+        return _ceased_pod(call, ref)
+    asked = _Asked(ref.name, ref.uid) if ref.kind == TRAIN_JOBS.kind else _above(call, ref)
+    trainjob = _seen(call.look(TRAIN_JOBS, asked.name, seen.TrainJob))
+    if trainjob is not None and trainjob.metadata.uid != asked.uid:
+        if ref.kind == TRAIN_JOBS.kind:
+            _refuse_other(call, ref, trainjob.metadata)
+        asked = _Asked(asked.name, None)
+    found = _read(call, asked, trainjob)
+    facts = _pod_facts(call, found.pods, found.notes)
     return conclude(
-        facts, decide=decide, never_opened=unopened, complete=found.complete, may_make=_may_make(call, name, found)
+        facts,
+        decide=gives(call),
+        never_opened=asked.uid is not None and _never_opened(call, asked.uid, found, any_pods=bool(facts)),
+        complete=asked.uid is not None and found.complete,
+        may_make=_may_make(call, asked.name, found),
     )
 
 
-def _trainjob_name(ref: ObjectRef) -> str:
-    """The name of the attempt's TrainJob, by the name that a controller gave the object.
+def _never_opened(call: Call, uid: str, found: _Attempt, *, any_pods: bool) -> bool:
+    return evidence.never_opened(found.trainjob, found.notes, found.pods) or (
+        found.trainjob is None and not any_pods and call.adapter.hub.was_unopened(uid)
+    )
+
+
+def _ceased_pod(call: Call, ref: ObjectRef) -> Cessation:
+    """One pod: as it is now, and what was noted of this very one."""
+    found = call.look(PODS, ref.name, seen.Pod)
+    if found is not None and found.seen.metadata.uid != ref.uid:
+        _refuse_other(call, ref, found.seen.metadata)
+    pods = () if found is None else (found.seen,)
+    of = None if found is None else found.seen.metadata.labels.jobset_name
+    kept = _together(_notes_with(call, ref, of or _guessed_name(ref)))
+    facts = _pod_facts(call, pods, kept)
+    return conclude(facts, decide=gives(call), never_opened=False, complete=bool(facts), may_make=())
+
+
+def _notes_with(call: Call, ref: ObjectRef, name: str) -> list[Notes]:
+    """The notes on one pod. Whose TrainJob's they are does not matter: a pod is told by its own UID."""
+    found = []
+    for each in (call.adapter.hub.notes_on_pod(ref.uid), _stored_notes(call, name)):
+        noted = None if each is None else each.pod(ref.uid)
+        if each is not None and noted is not None:
+            found.append(msgspec.structs.replace(each, pods=(noted,)))
+    return found
+
+
+# Which TrainJob is meant.
+
+
+def _above(call: Call, ref: ObjectRef) -> _Asked:
+    """The TrainJob above an object, by the object's own labels and owners."""
+    found = call.look(_BY_KIND[ref.kind], ref.name, _Owned)
+    if found is None:
+        return _Asked(_guessed_name(ref), None)
+    metadata = found.seen.metadata
+    if metadata.uid != ref.uid:
+        _refuse_other(call, ref, metadata)
+    identity = names.identity(metadata.labels)
+    name = metadata.labels.jobset_name or (_guessed_name(ref) if identity is None else identity.name)
+    return _Asked(name, _trainjob_uid(call, metadata))
+
+
+def _trainjob_uid(call: Call, metadata: seen.Metadata) -> str | None:
+    """UID of the TrainJob above an object, from owner to owner; None where one of them is not there any more."""
+    jobset = metadata.owner(JOB_SETS.kind)
+    if jobset is not None:
+        found = call.look(JOB_SETS, jobset.name, seen.JobSet)
+        if found is None or found.seen.metadata.uid != jobset.uid:
+            return None
+        metadata = found.seen.metadata
+    trainjob = metadata.owner(TRAIN_JOBS.kind)
+    return None if trainjob is None else trainjob.uid or None
+
+
+def _refuse_other(call: Call, ref: ObjectRef, found: seen.Metadata) -> None:
+    """Row C20: the object of that kind and name is not the one referred to."""
+    call.settle("read", finding="other-uid", details={"seen": f"{ref.kind} {ref.name} of uid {found.uid}"})
+
+
+def _guessed_name(ref: ObjectRef) -> str:
+    """The name of the attempt's TrainJob, as far as a name that a controller gave tells it.
 
     A Job's ends with its replicated job and an index, a pod's with one index and five letters more. The replicated
-    job may have dashes of its own.
+    job may have dashes of its own, and digits: it tells where to look, and proves nothing.
     """
     name = {"Job": ref.name.rsplit("-", 2)[0], "Pod": ref.name.rsplit("-", 4)[0]}.get(ref.kind, ref.name)
     shorter = name
@@ -74,67 +164,47 @@ def _trainjob_name(ref: ObjectRef) -> str:
     return name if names.parse_name(shorter) is None else shorter
 
 
-def _read(call: Call, ref: ObjectRef, name: str) -> _Attempt:
-    ours = f"{names.JOBSET_NAME}={name}"
-    trainjob = _seen(call.look(TRAIN_JOBS, name, seen.TrainJob))
-    _same(call, ref, TRAIN_JOBS.kind, trainjob)
-    jobset = _seen(call.look(JOB_SETS, name, seen.JobSet))
-    _same(call, ref, JOB_SETS.kind, jobset)
+# Reading.
+
+
+def _read(call: Call, asked: _Asked, trainjob: seen.TrainJob | None) -> _Attempt:
+    ours = f"{names.JOBSET_NAME}={asked.name}"
+    jobset = _seen(call.look(JOB_SETS, asked.name, seen.JobSet))
     jobs = call.list(JOBS, ours, seen.Job)
-    for job in jobs:
-        _same(call, ref, JOBS.kind, job)
     generation = None if trainjob is None else trainjob.metadata.generation
-    kept = _notes(call, name, _trainjob_uid(ref, trainjob, jobset))
-    known: Notes | None = None
-    for each in kept:
-        known = each if known is None else with_pods_of(known, each)
+    kept = [] if asked.uid is None else _notes(call, asked.name, asked.uid)
     complete = any(each.complete_at(generation) for each in kept)
-    return _Attempt(trainjob, jobset, jobs, known, complete, call.list(PODS, ours, seen.Pod))
+    return _Attempt(trainjob, jobset, jobs, _together(kept), complete, call.list(PODS, ours, seen.Pod))
 
 
 def _seen(found: Got[T] | None) -> T | None:
     return None if found is None else found.seen
 
 
-def _same(call: Call, ref: ObjectRef, kind: str, found: seen.TrainJob | seen.JobSet | seen.Job | None) -> None:
-    """Row C20: the object of that kind and name must be the one referred to."""
-    if found is None or ref.kind != kind or found.metadata.name != ref.name or found.metadata.uid == ref.uid:
-        return
-    call.settle("read", finding="other-uid", details={"seen": f"{kind} {ref.name} of uid {found.metadata.uid}"})
+def _notes(call: Call, name: str, trainjob_uid: str) -> list[Notes]:
+    """The notes that watches kept: those of this Backend's own, and those in the ConfigMap."""
+    found = [call.adapter.hub.notes(trainjob_uid), _stored_notes(call, name)]
+    return [each for each in found if each is not None and each.trainjob == trainjob_uid]
 
 
-def _trainjob_uid(ref: ObjectRef, trainjob: seen.TrainJob | None, jobset: seen.JobSet | None) -> str | None:
-    """Whose notes are wanted; None where no UID is known, and any of that name are."""
-    if ref.kind == TRAIN_JOBS.kind:
-        return ref.uid
-    if trainjob is not None:
-        return trainjob.metadata.uid
-    owner = None if jobset is None else jobset.metadata.owner(TRAIN_JOBS.kind)
-    return None if owner is None else owner.uid
-
-
-def _notes(call: Call, name: str, trainjob_uid: str | None) -> list[Notes]:
-    """The notes that watches kept: those of this Backend's own, and those in the ConfigMap.
-
-    Best effort: where they can't be had there are none, and less is shown.
-    """
-    found = []
-    own = None if trainjob_uid is None else call.adapter.hub.notes(trainjob_uid)
-    if own is not None:
-        found.append(own)
+def _stored_notes(call: Call, name: str) -> Notes | None:
+    """The notes in the ConfigMap. Best effort: where they can't be had there are none, and less is shown."""
     stored = call.try_get(CONFIG_MAPS, names.notes_name(name), seen.ConfigMap)
-    if isinstance(stored, Got):
-        read = notes.decode(stored.seen.data)
-        if isinstance(read, Notes) and trainjob_uid in {None, read.trainjob}:
-            found.append(read)
-    return found
+    read = notes.decode(stored.seen.data) if isinstance(stored, Got) else None
+    return read if isinstance(read, Notes) else None
 
 
-def _only(found: _Attempt, uid: str) -> _Attempt:
-    """What is known of one pod."""
-    noted = None if found.notes is None else found.notes.pod(uid)
-    kept = None if found.notes is None or noted is None else msgspec.structs.replace(found.notes, pods=(noted,))
-    return replace(found, notes=kept, pods=tuple(pod for pod in found.pods if pod.metadata.uid == uid))
+def _together(kept: list[Notes]) -> Notes | None:
+    known: Notes | None = None
+    for each in kept:
+        known = each if known is None else with_pods_of(known, each)
+    return known
+
+
+def _pod_facts(call: Call, pods: tuple[seen.Pod, ...], kept: Notes | None) -> tuple[evidence.PodFacts, ...]:
+    """What is known of each pod, after the Nodes that may say more were read."""
+    nodes = {each: _node(call, each) for each in evidence.nodes_needed(pods, kept)}
+    return evidence.pod_facts(pods, kept, nodes)
 
 
 def _node(call: Call, name: str) -> seen.Node | None:

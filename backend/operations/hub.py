@@ -309,6 +309,11 @@ class Hub:
         with self._memory:
             return self._notes.get(trainjob_uid)
 
+    def notes_on_pod(self, uid: str) -> Notes | None:
+        """The notes that a watch of this Backend took and that have this pod, if there are any."""
+        with self._memory:
+            return next((each for each in self._notes.values() if each.pod(uid) is not None), None)
+
     def _wrote(self, identity: Identity, uid: str) -> None:
         with self._memory:
             _put(self._written, identity.name, Written(identity, uid))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,19 @@ from dispatch_kubeflow.backend.embedded import Script
 from dispatch_kubeflow.backend.objects.found import Cessation, Found
 from dispatch_kubeflow.backend.operations.adapter import Permissions
 from dispatch_kubeflow.backend.operations.backend import Backend
-from dispatch_kubeflow.backend.operations.ceased import _trainjob_name
-from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS, TRAIN_JOBS
+from dispatch_kubeflow.backend.operations.ceased import _guessed_name
+from dispatch_kubeflow.backend.requests.resources import (
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    NODES,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
 from dispatch_kubeflow.machine import DispatchError, ErrPodsRemain
 
-from .world import NAMESPACE, World, cancelled, ended, refused, soon, start
+from .world import NAMESPACE, World, cancelled, ended, refused, soon, spec, start
 
 
 @pytest.fixture
@@ -253,6 +262,14 @@ def test_one_pod_that_ended_has_ceased_without_any_notes(quick: World) -> None:
     assert (found.ceased, kinds(found)) == (True, ["terminated"])
 
 
+def test_a_pod_whose_name_is_anothers_is_not_found(world: World) -> None:
+    backend = world.backend()
+    backend.open(start(backend), ctx=soon())
+    world.running()
+    with refused("read.other-uid"):
+        backend.ceased(replace(pods(world)[0], uid="another"), ctx=soon())
+
+
 def test_one_pod_that_runs_has_not_ceased(world: World) -> None:
     backend = world.backend()
     backend.open(start(backend), ctx=soon())
@@ -347,7 +364,10 @@ def test_a_jobset_and_a_job_are_asked_about_by_their_attempt(quick: World, resou
         assert kinds(settled(quick, below)) == ["terminated", "terminated"]
 
 
-@pytest.mark.parametrize(("resource", "name"), [(TRAIN_JOBS, "job-1"), (JOB_SETS, "job-1"), (JOBS, "job-1-node-0")])
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [(TRAIN_JOBS, "job-1"), (TRAINING_RUNTIMES, "job-1"), (JOB_SETS, "job-1"), (JOBS, "job-1-node-0")],
+)
 def test_a_name_that_is_anothers_is_not_found(world: World, resource: Any, name: str) -> None:
     backend = world.backend()
     start(backend)
@@ -368,6 +388,115 @@ def test_notes_on_another_trainjob_of_that_name_are_no_evidence(quick: World) ->
     other = ObjectRef("gpu", NAMESPACE, "TrainJob", "job-1", "another")
     found = backend.ceased(other, ctx=soon())
     assert (found.ceased, kinds(found)) == (False, ["not-shown"])
+
+
+def forgotten(world: World) -> None:
+    """Nothing of the TrainJob is left in the API, while its containers run on, on nodes that went silent."""
+    for node in ("node-0", "node-1"):
+        world.cluster.lose_node(node)
+    world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE)
+
+    def gone() -> bool:
+        for pod in world.names(PODS):
+            world.cluster.delete(PODS, pod, NAMESPACE, grace=0)
+        return not world.left()
+
+    world.until(gone)
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [(TRAINING_RUNTIMES, "job-1"), (JOB_SETS, "job-1"), (JOBS, "job-1-node-0")],
+)
+def test_the_next_trainjob_of_its_name_says_nothing_of_an_object_that_is_gone(
+    world: World, resource: Any, name: str
+) -> None:
+    backend = world.backend()
+    backend.open(start(backend), ctx=soon())
+    world.running()
+    found = world.get(resource, name)
+    assert found is not None
+    old = ObjectRef("gpu", NAMESPACE, resource.kind, name, found["metadata"]["uid"])
+    forgotten(world)
+    for controller in ("jobset", "trainer"):
+        world.cluster.take_down(controller)
+    world.cluster.admission.set_down(False)
+    start(backend)
+    if resource is TRAINING_RUNTIMES:
+        with refused("read.other-uid"):
+            backend.ceased(old, ctx=soon())
+    else:
+        said = backend.ceased(old, ctx=soon())
+        assert (said.ceased, [each.pod for each in said.evidence]) == (False, ["unobserved"])
+
+
+def test_an_object_below_an_earlier_trainjob_is_not_judged_by_the_next_one(world: World) -> None:
+    backend = world.backend()
+    ref = start(backend)
+    world.calm()
+    jobset = world.get(JOB_SETS, "job-1")
+    assert jobset is not None
+    owner = {**jobset["metadata"]["ownerReferences"][0], "uid": "another"}
+    world.cluster.take_down("kube-controller-manager")
+    world.cluster.take_down("trainer")
+    world.cluster.patch(JOB_SETS, "job-1", {"metadata": {"ownerReferences": [owner]}}, NAMESPACE)
+    below = ObjectRef("gpu", NAMESPACE, "JobSet", "job-1", jobset["metadata"]["uid"])
+    assert backend.ceased(ref, ctx=soon()).ceased
+    said = backend.ceased(below, ctx=soon())
+    assert (said.ceased, [each.pod for each in said.evidence]) == (False, ["unobserved"])
+
+
+def test_a_job_of_a_gated_trainjob_was_never_opened(world: World) -> None:
+    backend = world.backend()
+    start(backend)
+    job = world.until(lambda: world.get(JOBS, "job-1-node-0"))
+    found = backend.ceased(ObjectRef("gpu", NAMESPACE, "Job", "job-1-node-0", job["metadata"]["uid"]), ctx=soon())
+    assert (found.ceased, kinds(found)) == (True, ["never-opened"])
+
+
+def test_a_job_without_its_jobset_is_not_shown(world: World) -> None:
+    backend = world.backend()
+    start(backend)
+    world.until(lambda: world.get(JOBS, "job-1-node-0"))
+    world.calm()
+    job = world.get(JOBS, "job-1-node-0")
+    assert job is not None
+    world.cluster.take_down("kube-controller-manager")
+    world.cluster.take_down("trainer")
+    world.cluster.delete(JOB_SETS, "job-1", NAMESPACE)
+    found = backend.ceased(ObjectRef("gpu", NAMESPACE, "Job", "job-1-node-0", job["metadata"]["uid"]), ctx=soon())
+    assert (found.ceased, [each.pod for each in found.evidence]) == (False, ["unobserved"])
+
+
+def test_a_copy_without_an_owner_is_not_shown(world: World) -> None:
+    backend = world.backend()
+    start(backend)
+    world.cluster.patch(TRAINING_RUNTIMES, "job-1", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    copy = world.get(TRAINING_RUNTIMES, "job-1")
+    assert copy is not None
+    ref = ObjectRef("gpu", NAMESPACE, "TrainingRuntime", "job-1", copy["metadata"]["uid"])
+    found = backend.ceased(ref, ctx=soon())
+    assert (found.ceased, [each.pod for each in found.evidence]) == (False, ["unobserved"])
+
+
+def test_the_name_of_a_job_that_is_gone_does_not_tell_its_trainjob(world: World) -> None:
+    backend = world.backend()
+    backend.start("job-1", 5, spec(), ctx=soon())
+    found = backend.ceased(ObjectRef("gpu", NAMESPACE, "Job", "job-1-5-x-0", "uid"), ctx=soon())
+    assert (found.ceased, [each.pod for each in found.evidence]) == (False, ["unobserved"])
+
+
+def test_notes_on_an_earlier_instance_do_not_vouch_for_an_object_known_by_name_only(quick: World) -> None:
+    backend = quick.backend()
+    ref = start(backend)
+    with watched(quick):
+        backend.open(ref, ctx=soon())
+        quick.until(lambda: ended_job(quick, backend))
+        settled(quick, ref)
+    quick.until(lambda: quick.get(CONFIG_MAPS, "job-1-notes"))
+    backend.stop_job("job", ctx=soon())
+    found = backend.ceased(ObjectRef("gpu", NAMESPACE, "JobSet", "job-1", "another"), ctx=soon())
+    assert (found.ceased, [each.pod for each in found.evidence]) == (False, ["unobserved"])
 
 
 def test_notes_that_cannot_be_read_are_none(world: World) -> None:
@@ -434,4 +563,4 @@ def test_ceased_needs_the_permission_for_nodes(world: World, monkeypatch: pytest
     ],
 )
 def test_an_objects_attempt_is_told_from_its_name(kind: str, name: str, expected: str) -> None:
-    assert _trainjob_name(ObjectRef("gpu", NAMESPACE, kind, name, "uid")) == expected
+    assert _guessed_name(ObjectRef("gpu", NAMESPACE, kind, name, "uid")) == expected
