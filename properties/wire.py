@@ -6,15 +6,15 @@ The request layer above it is the real one; only the pool of TLS connections is 
 
 from __future__ import annotations
 
-import io
-import json
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from dispatch_kubeflow.backend.embedded import wire as http
-from dispatch_kubeflow.backend.embedded.messages import Answer, of_object
+from dispatch_kubeflow.backend.embedded.messages import Answer, Request, of_object
 from dispatch_kubeflow.backend.requests.tokens import Credential, TokenFailed
 
 from .turns import Crash, Turns
@@ -88,7 +88,7 @@ class Exchange:
     delivered: bool = False
     whole: bool = False
     status: int | None = None
-    answer: Any = None
+    body_given: bytes | None = None
     committed: int | None = None
     plural: str = ""
     group: str = ""
@@ -97,6 +97,11 @@ class Exchange:
     subresource: str = ""
     ended: str | None = None
     resource_version: int = 0
+
+    @property
+    def answer(self) -> Any:
+        """The object that came back; read only where somebody asks."""
+        return _decoded(self.body_given)
 
     @property
     def verb(self) -> str:
@@ -142,13 +147,13 @@ class Wire:
 
     def deliver(self, exchange: Exchange, request: bytes) -> Answer:
         """The cluster gets the request."""
-        source = io.BytesIO(request)
-        head = http.read_head(source)
-        assert head is not None
-        body = http.read_body(source, head)
+        head, _, body = request.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, target, _ = first.split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         Requests.served = True
         try:
-            answer = self.apiserver.handle(http.request(head, body, None))
+            answer = self.apiserver.handle(Request(method, target, headers, body))
         finally:
             Requests.served = False
         exchange.delivered = True
@@ -379,7 +384,7 @@ class MemorySocket:
         self._wire.after(self._exchange)
 
     def _put(self, answer: Answer) -> None:
-        head = http.head_of(answer, keeps=True, now=self._wire.turns.clock.now())
+        head = _head(answer)
         fault = self._fault
         if answer.stream is not None:
             self._stream = answer.stream
@@ -404,7 +409,7 @@ class MemorySocket:
         # A row that needs the status alone does not need the body: a damaged head is no answer, a damaged body may be.
         if not damaged or (given[: len(head)] == head and answer.status >= 300):
             exchange.status = answer.status
-            exchange.answer = _decoded(answer.body) if not damaged else None
+            exchange.body_given = answer.body if not damaged else None
 
     def _has_something(self) -> bool:
         if self._shut:
@@ -451,7 +456,7 @@ def _describe(exchange: Exchange, data: bytes) -> None:
     head, _, body = data.partition(b"\r\n\r\n")
     exchange.method, target, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     exchange.path, _, exchange.query = target.partition("?")
-    exchange.body = json.loads(body) if body else None
+    exchange.body = msgspec.json.decode(body) if body else None
     parts = exchange.path.strip("/").split("/")
     exchange.group = "" if parts[0] == "api" else parts[1]
     rest = parts[2:] if parts[0] == "api" else parts[3:]
@@ -486,8 +491,19 @@ def _made(exchange: Exchange, fault: Fault) -> Answer:
     return of_object(body, fault.status)
 
 
-def _decoded(body: bytes) -> Any:
+def _decoded(body: bytes | None) -> Any:
     try:
-        return json.loads(body) if body else None
+        return msgspec.json.decode(body) if body else None
     except ValueError:
         return None
+
+
+def _head(answer: Answer) -> bytes:
+    """Status line and headers, without the date, which nobody reads."""
+    lines = [f"HTTP/1.1 {answer.status} Some", *(f"{name}: {value}" for name, value in answer.headers)]
+    lines.append(f"Content-Type: {answer.content_type}")
+    if answer.stream is not None or answer.chunks is not None:
+        lines.append("Transfer-Encoding: chunked")
+    else:
+        lines.append(f"Content-Length: {len(answer.body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()

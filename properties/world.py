@@ -47,7 +47,7 @@ Object = dict[str, Any]
 def settings(name: str = "gpu", read_only: bool = False) -> Settings:
     """The settings of every Backend here; checked once."""
     given = {"name": name, "namespace": NAMESPACE, "runtimes": [RUNTIME], "read_only": read_only}
-    return Settings.parse({**given, "call_bound": CALL_BOUND, "stop_poll": 0.5, "request_timeout": 30.0})
+    return Settings.parse({**given, "call_bound": CALL_BOUND, "stop_poll": 1.0, "request_timeout": 30.0})
 
 
 @functools.cache
@@ -82,7 +82,7 @@ class Kubelet(ScriptedKubelet):
     """The kubelet that also tells the truth: who ran when a container started."""
 
     def __init__(self) -> None:
-        super().__init__(Script(stop_after=1.0))
+        super().__init__(Script(stop_after=0.4))
         self.starts: list[Start] = []
 
     def started(self, sandbox: Sandbox, container: ContainerState) -> None:

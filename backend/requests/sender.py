@@ -6,6 +6,7 @@ or closes it.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -280,17 +281,22 @@ class Sender:
         return (head + "\r\n").encode("latin-1") + body
 
     def _common_headers(self) -> str:
-        try:
-            release = version("dispatch-kubeflow")
-        except PackageNotFoundError:
-            release = "unknown"
         headers: list[tuple[str, str]] = [
             ("Host", self._cluster.host),
-            ("User-Agent", f"dispatch-kubeflow/{release}"),
+            ("User-Agent", f"dispatch-kubeflow/{_release()}"),
             ("Accept", "application/json, */*"),
         ]
         headers += [(name, each) for name, value in self._cluster.headers.items() for each in value.split("\0")]
         return "".join(f"{name}: {value}\r\n" for name, value in headers)
+
+
+@functools.cache
+def _release() -> str:
+    # Looked up on the disk, so once a process: a Backend that is made again and again should not ask each time.
+    try:
+        return version("dispatch-kubeflow")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def not_begun(request: Request, ended: str) -> Failure:
