@@ -33,7 +33,9 @@ IMAGE_REASONS = frozenset(
         "SignatureValidationFailed",
     }
 )
-CONFIGURATION_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+QUOTING_REASONS = frozenset({"CreateContainerError", "RunContainerError"})
+"""Reasons whose messages quote the command, and what secrets it has."""
+CONFIGURATION_REASONS = frozenset({"CreateContainerConfigError"}) | QUOTING_REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,8 @@ def pod_waiting(pod: Pod) -> Waiting | None:
     for status in pod.container_statuses:
         state = status.state.waiting
         if state is not None and state.reason in IMAGE_REASONS | CONFIGURATION_REASONS:
-            return Waiting(state.reason or "", f"container {status.name}: {state.message or ''}".rstrip(": "))
+            message = "" if state.reason in QUOTING_REASONS else state.message or ""
+            return Waiting(state.reason or "", f"container {status.name}: {message}".rstrip(": "))
     scheduled = condition(pod.status.conditions, "PodScheduled")
     if scheduled is not None and scheduled.status == "False":
         return Waiting(scheduled.reason or "Unschedulable", scheduled.message or "")

@@ -2,6 +2,7 @@ import pytest
 
 from dispatch_kubeflow.backend.objects import names, seen, state
 from dispatch_kubeflow.backend.objects.state import View
+from dispatch_kubeflow.backend.objects.workload import Waiting
 from tests.objects.made import condition, failed, job, jobset, pod, succeeded, trainjob, workload
 from tests.objects.samples import decide, end, read, sample
 
@@ -174,6 +175,19 @@ def test_drift_in_kueue_mode(record, found, expected):
 def test_real_pods_say_why_a_job_waits(name, reason):
     seen_end = end(name)
     assert state.waiting(View(seen_end.trainjob, pods=seen_end.listed)).reason == reason
+
+
+@pytest.mark.parametrize("reason", ["RunContainerError", "CreateContainerError"])
+def test_a_container_that_cannot_be_run_waits_without_its_command_being_shown(reason):
+    told = {"reason": reason, "message": 'exec: "train --token=s3cr3t": executable file not found in $PATH'}
+    waits = pod(phase="Pending", container={"waiting": told})
+    assert state.waiting(View(trainjob(), pods=[waits])) == Waiting(reason, "container node")
+
+
+def test_a_container_whose_configuration_is_missing_says_what_is():
+    told = {"reason": "CreateContainerConfigError", "message": 'secret "token" not found'}
+    waits = pod(phase="Pending", container={"waiting": told})
+    assert "not found" in state.waiting(View(trainjob(), pods=[waits])).message
 
 
 def test_the_workload_says_why_a_job_waits_before_its_pods_do():
