@@ -188,7 +188,7 @@ class Supervisor:
 
     def _never_came(self, attempt: Attempt) -> bool:
         until = attempt.sending_until or self._now()
-        return self._now() >= until + timedelta(seconds=self.call_bound)
+        return (self._now() - until).total_seconds() >= self.call_bound
 
     def _give_up(self, number: int, seen: Seen) -> Attempt:
         """Nothing came of it: refused. A runtime copy may be left, and goes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from . import names
@@ -132,5 +132,5 @@ def _copy(metadata: Metadata, trainjobs: dict[str, str], *, now: datetime, call_
     if metadata.name in trainjobs:
         return None
     created = metadata.created
-    young = created is not None and now - created < timedelta(seconds=call_bound)
+    young = created is not None and (now - created).total_seconds() < call_bound
     return Orphan("TrainingRuntime", metadata, "starting" if young else "orphaned", collecting=False)

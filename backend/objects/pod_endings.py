@@ -128,7 +128,7 @@ def _by_containers(pod: Pod) -> Ending | None:
     status, ended = found
     at = moment(ended.finished_at)
     asked = pod.metadata.deletion_asked
-    if asked is not None and not _ended_before(pod, at, asked):
+    if pod.metadata.deleting and not _ended_before(pod, at, asked):
         return Ending(pod, "deleted", _earlier(asked, at), ended.exit_code, "deletion asked for, then ended")
     text = f"container {status.name} ended with {ended.exit_code}, {ended.reason or 'no reason'}"
     return Ending(pod, _container_fact(ended), at or asked, ended.exit_code, text)
@@ -144,13 +144,15 @@ def _container_fact(ended: Terminated) -> PodFact:
     return _SIGNALS.get(ended.exit_code, "exit-nonzero")
 
 
-def _ended_before(pod: Pod, at: datetime | None, asked: datetime) -> bool:
+def _ended_before(pod: Pod, at: datetime | None, asked: datetime | None) -> bool:
     """Whether a container's end is known to lie before the deletion.
 
     The kubelet's last delete overwrites the time with its own and the grace period with 0: what was asked for first
     can then no longer be told, and the exit code may be the answer to a SIGTERM.
     """
-    return bool(pod.metadata.deletion_grace_period_seconds) and at is not None and at < asked
+    if at is None or asked is None:
+        return False
+    return bool(pod.metadata.deletion_grace_period_seconds) and at < asked
 
 
 def _without_containers(pod: Pod) -> Ending:
@@ -207,8 +209,8 @@ def _failed_at(pod: Pod) -> datetime | None:
     return None if ready is None or ready.status == "True" else moment(ready.last_transition_time)
 
 
-def _earlier(one: datetime, other: datetime | None) -> datetime:
-    return one if other is None else min(one, other)
+def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _ever_ran(pod: Pod) -> bool:

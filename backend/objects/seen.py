@@ -86,9 +86,14 @@ class Metadata(_Kept, frozen=True, gc=False):
 
     @property
     def deletion_asked(self) -> datetime | None:
-        """When deletion was asked for: deletionTimestamp lies ahead of it by the grace period."""
+        """When deletion was asked for: deletionTimestamp lies ahead of it by the grace period. None also for a time
+        that no calendar has.
+        """
         due = moment(self.deletion_timestamp)
-        return None if due is None else due - timedelta(seconds=self.deletion_grace_period_seconds or 0)
+        try:
+            return None if due is None else due - timedelta(seconds=self.deletion_grace_period_seconds or 0)
+        except OverflowError:
+            return None
 
     def owner(self, kind: str) -> OwnerReference | None:
         """The owner of that kind, the controlling one first."""

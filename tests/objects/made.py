@@ -35,6 +35,7 @@ def pod(
     node: str | None = "node-0",
     deleted_at: int | None = None,
     grace: int = 30,
+    asked_before_all_time: bool = False,
     conditions: Sequence[Mapping[str, Any]] = (),
     reason: str | None = None,
 ) -> seen.Pod:
@@ -45,6 +46,8 @@ def pod(
         metadata["ownerReferences"] = [{"kind": "Job", "uid": job, "controller": True}]
     if deleted_at is not None:
         metadata |= {"deletionTimestamp": at(deleted_at + grace), "deletionGracePeriodSeconds": grace}
+    if asked_before_all_time:
+        metadata["deletionGracePeriodSeconds"] = 10**12
     obj = {
         "metadata": metadata,
         "spec": {"containers": [{"name": "node"}], **({"nodeName": node} if node else {})},

@@ -140,6 +140,7 @@ def test_what_the_trainjob_shows(found, ending_fact, stopping):
         ("deleted", failed(code=3, second=20, deleted_at=10)),
         ("deleted", failed(code=3, second=10, deleted_at=10)),
         ("deleted", failed(code=143, second=10, deleted_at=20, grace=0)),
+        ("deleted", pod(deleted_at=20, container={"terminated": made.ended(3)}, asked_before_all_time=True)),
         ("exit-137-error", failed(code=137)),
         ("exit-143-error", failed(code=143)),
         ("oom-killed", failed(code=137, ended_reason="OOMKilled")),

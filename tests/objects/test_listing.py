@@ -51,6 +51,11 @@ def test_pods_without_an_attempt_belong_to_no_trainjob():
     assert view.pods == []
 
 
+def test_a_copy_is_young_under_a_bound_longer_than_any_time():
+    (found,) = listing.orphans(Listing(runtimes=[runtime(owner=None)]), now=NOW, call_bound=1e15)
+    assert found.state == "starting"
+
+
 def test_a_jobset_without_an_owner_and_without_a_trainjob_is_orphaned():
     assert orphans(jobsets=[jobset(owner=None)]) == [("JobSet", "orphaned", False)]
 

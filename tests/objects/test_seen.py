@@ -62,6 +62,14 @@ def test_deletion_was_asked_for_before_its_time_by_the_grace_period():
     assert pod.metadata.deletion_asked == datetime(2026, 11, 29, 21, 55, 54, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("due", "grace"),
+    [("2026-11-29T21:55:54Z", 10**12), ("2026-11-29T21:55:54Z", 10**18), ("0001-01-01T00:00:00Z", 30)],
+)
+def test_a_deletion_asked_for_before_all_time_has_no_time(due, grace):
+    assert seen.Metadata(deletion_timestamp=due, deletion_grace_period_seconds=grace).deletion_asked is None
+
+
 def test_an_object_that_is_not_deleted_has_no_time_of_it():
     assert seen.Metadata().deletion_asked is None
     assert not seen.Metadata().deleting
