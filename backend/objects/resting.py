@@ -109,11 +109,23 @@ def end_reported(terminated: Terminated | None) -> bool:
     return terminated is not None and bool(terminated.container_id) and terminated.reason != "ContainerStatusUnknown"
 
 
-def remains(attempt: int, *, jobset: JobSet | None, jobs: Iterable[Job], pods: Iterable[Pod]) -> Remains:
-    """What of a job can still run. `jobset` is that of the attempt's name; jobs and pods are those with the job's
-    label, of whatever attempt, JobSet or JobSet UID. The pods must have been listed last.
+def remains(
+    attempt: int,
+    *,
+    jobset: JobSet | None,
+    jobs: Iterable[Job],
+    pods: Iterable[Pod],
+    others: Iterable[JobSet] = (),
+) -> Remains:
+    """What of a job can still run. `jobset` is that of the attempt's name, `others` are those of the job's other
+    attempts; jobs and pods are those with the job's label, of whatever attempt, JobSet or JobSet UID. The pods must
+    have been listed last.
     """
-    found: list[Remaining] = []
+    found = [
+        _remaining("JobSet", each.metadata, attempt, why)
+        for each in others
+        if (why := _jobset_makes_pods(each)) is not None
+    ]
     if jobset is not None and (why := _jobset_makes_pods(jobset)) is not None:
         found.append(_remaining("JobSet", jobset.metadata, attempt, why))
     found += [

@@ -253,14 +253,10 @@ class Backend:
         if look_again:
             adapter.gates.look_again(call)
             self._settle_standing(operation, subject)
-            if operation != "start" and call.adapter.gates.access == "read-write":
-                self._make_up_for_factory(call)
-        return call, prepared
-
-    def _make_up_for_factory(self, call: Call) -> None:
-        """What Factory skipped for a Backend that could not write, before the first write of one that now can (C14)."""
-        if call.operation in ("open", "hold", "release"):
+        if operation in ("open", "hold", "release") and adapter.gates.owes_dry_run:
+            # Factory skipped it for a Backend that could not write; Start makes up for it with its own runtime (C14).
             factory.ensure_queueless(call)
+        return call, prepared
 
     @contextmanager
     def _call(
@@ -379,7 +375,7 @@ class Backend:
 
 def _subject(value: object) -> str:
     """What a call is about, as its errors name it: whatever the caller gave, before it was found to be valid."""
-    return value if isinstance(value, str) else str(value) if isinstance(value, ObjectRef | int) else shown(value)
+    return value if isinstance(value, str) else str(value) if isinstance(value, ObjectRef) else shown(value)
 
 
 def _iterate(call: Call, items: Iterator[T]) -> Iterator[T]:

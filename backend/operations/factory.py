@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dispatch_kubeflow.backend.objects import names
-from dispatch_kubeflow.backend.objects.seen import Runtime
+from dispatch_kubeflow.backend.objects import names, seen
 from dispatch_kubeflow.backend.requests import Door, Failure, Request, load_access
 from dispatch_kubeflow.backend.requests.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -121,10 +120,10 @@ def ensure_queueless(call: Call) -> None:
             return
 
 
-def read_runtime(call: Call, runtime: RuntimeRef) -> Got[Runtime] | None:
+def read_runtime(call: Call, runtime: RuntimeRef) -> Got[seen.Runtime] | None:
     """The runtime of a reference; None where its absence is believed."""
     resource = CLUSTER_TRAINING_RUNTIMES if runtime.kind == "ClusterTrainingRuntime" else TRAINING_RUNTIMES
-    return call.look(resource, runtime.name, Runtime)
+    return call.look(resource, runtime.name, seen.Runtime)
 
 
 def show_queueless(call: Call, runtime: RuntimeRef) -> None:
@@ -157,9 +156,9 @@ def _show_queueless(call: Call, runtime: RuntimeRef) -> None:
 
 def _managed(answer: Mapping[str, Any]) -> str | None:
     """What shows that Kueue took a job without a queue for its own; None if nothing does."""
-    labels = answer.get("metadata", {}).get("labels") or {}
-    if names.QUEUE_NAME in labels:
-        return f"a dry run came back with the queue {labels[names.QUEUE_NAME]}"
-    if answer.get("spec", {}).get("suspend") is not False:
-        return "a dry run came back suspended"
-    return None
+    found = seen.read(answer, seen.TrainJob)
+    if isinstance(found, seen.Unreadable):
+        return f"a dry run came back as something else: {found.problem}"
+    if found.metadata.labels.queue is not None:
+        return f"a dry run came back with the queue {found.metadata.labels.queue}"
+    return "a dry run came back suspended" if found.spec.suspend else None

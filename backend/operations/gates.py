@@ -104,6 +104,7 @@ class Gates:
         self._lock = threading.Lock()
         self._lacking = lacking
         self._looked_at = looked_at
+        self._healing = bool(lacking)
         self.queueless = queueless
         """Whether a dry run showed that Kueue leaves jobs without a queue alone."""
 
@@ -118,6 +119,11 @@ class Gates:
     def missing(self) -> str:
         """The missing write gates, as text."""
         return ", ".join(map(str, self._lacking))
+
+    @property
+    def owes_dry_run(self) -> bool:
+        """Whether Factory skipped the dry run, for the Backend could not write, and now it can."""
+        return self._healing and not self.queueless and self.access == "read-write"
 
     def take_turn(self, now: float) -> bool:
         """Whether it is this call's turn to look again at a missing gate; at most once a minute it is."""

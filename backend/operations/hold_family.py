@@ -1,25 +1,31 @@
 """Open, Hold and Release: the three calls that decide whether a job may run. Contract section 7.
 
-Each try reads the TrainJob, lets table `object` and the hold register say whether the call is in force, and writes the
-record and, in plain mode, `spec.suspend` in one patch that applies only to what was read. Before pods may start, all
-that could still run is looked at, the pods last (C25). A conflict starts a new try from the first read, eight in all.
+Each try reads the TrainJob, lets table `object` and the hold register say whether the call is in force, and writes
+the record and, in plain mode, `spec.suspend` in one patch that applies only to what was read. Before pods may start,
+all that could still run is looked at, the pods last (C25). A conflict starts a new try from the first read, eight in
+all.
+
+Open and Release read their TrainJob by listing those of its job, which costs no more than reading it alone and shows
+the job's other attempts: pods take a moment to appear, so a list of pods says nothing of a TrainJob just opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from dispatch_kubeflow.backend.objects import names, resting, seen, state, trainjob
+from msgspec import Struct
+
+from dispatch_kubeflow.backend.objects import names, resting, runtime_copy, seen, state, trainjob
 from dispatch_kubeflow.backend.objects.record import CLOSED, LIFTED, Hold, Record, read_record, record_patch
-from dispatch_kubeflow.backend.requests import Failure
+from dispatch_kubeflow.backend.requests import Failure, Request
 from dispatch_kubeflow.backend.requests.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from dispatch_kubeflow.machine.rules.model import Edge
 from dispatch_kubeflow.machine.values import ObjectRef
 
 from . import ownership
-from .call import Call, Got, never, outcome
+from .call import Call, Got, never, outcome, unreadable
 from .views import state_of
 
 TRIES = 8
@@ -30,6 +36,7 @@ class Target:
     """The TrainJob of one try, with its record and what is known of its end."""
 
     got: Got[seen.TrainJob]
+    others: tuple[seen.TrainJob, ...]
     record: Record
     ended: bool
     jobset: Got[seen.JobSet] | None
@@ -133,6 +140,7 @@ def _try(call: Call, ref: ObjectRef, instance: int | None, plan: Plan) -> None:
         )
         reply = call.patch(TRAIN_JOBS, ref.name, body)
         if reply.failure is None:
+            _check_written(call, target, write, reply.object or {})
             return
         last = reply.failure
         if outcome(call.judge(last)) != "conflict":
@@ -150,7 +158,7 @@ def _try(call: Call, ref: ObjectRef, instance: int | None, plan: Plan) -> None:
 
 def _read(call: Call, ref: ObjectRef, instance: int | None) -> Target:
     """Read the TrainJob, and its JobSet where its end has to be told; refuse by table `object`."""
-    got = call.get(TRAIN_JOBS, ref.name, seen.TrainJob)
+    got, others = _read_job(call, ref)
     found = got.seen
     same = found.metadata.uid == ref.uid
     jobset: Got[seen.JobSet] | None = None
@@ -161,9 +169,52 @@ def _read(call: Call, ref: ObjectRef, instance: int | None) -> Target:
     if terminal:
         ended = ended or state_of(call, found, None if jobset is None else jobset.seen) == "ended"
     kept = read_record(found.metadata.annotations)
-    target = Target(got, kept, ended, jobset, terminal)
+    target = Target(got, others, kept, ended, jobset, terminal)
     _judge(call, target, same=same, instance=instance)
     return target
+
+
+def _read_job(call: Call, ref: ObjectRef) -> tuple[Got[seen.TrainJob], tuple[seen.TrainJob, ...]]:
+    """The TrainJob of the reference and, for a call after which pods may start, the others of its job."""
+    named = names.parse_name(ref.name)
+    if call.operation == "hold" or named is None:
+        return call.get(TRAIN_JOBS, ref.name, seen.TrainJob), ()
+    listed = call.list(TRAIN_JOBS, names.job_selector(call.adapter.settings.name, named[0]), Whole)
+    found = [(each.body(), each) for each in listed]
+    own = [body for body, _ in found if body["metadata"].get("name") == ref.name]
+    if not own:
+        # Gone, or without the labels by which all that is ours is found: the name itself tells.
+        return call.get(TRAIN_JOBS, ref.name, seen.TrainJob), ()
+    read = [seen.read(body, seen.TrainJob) for body, _ in found]
+    others = tuple(
+        _whatever(each, body)
+        for each, (body, _) in zip(read, found, strict=True)
+        if body["metadata"].get("name") != ref.name
+    )
+    target = seen.read(own[0], seen.TrainJob)
+    if isinstance(target, seen.Unreadable):
+        call.refuse(unreadable(Request("GET", TRAIN_JOBS, namespace=call.namespace, name=ref.name), target))
+    return Got(own[0], target), others
+
+
+class Whole(Struct):
+    """A TrainJob of a list, whole: its digest is taken over all of its spec."""
+
+    metadata: dict[str, Any]
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+    def body(self) -> dict[str, Any]:
+        """The object as a read of it alone gives it."""
+        kind = {"apiVersion": TRAIN_JOBS.api_version, "kind": TRAIN_JOBS.kind}
+        return {**kind, "metadata": self.metadata, "spec": self.spec, "status": self.status}
+
+
+def _whatever(found: seen.TrainJob | seen.Unreadable, body: Mapping[str, Any]) -> seen.TrainJob:
+    """Another TrainJob of the job; one that can't be read counts as one that may run."""
+    if not isinstance(found, seen.Unreadable):
+        return found
+    return seen.TrainJob(metadata=seen.Metadata(name=str(body["metadata"].get("name"))))
 
 
 def _judge(call: Call, target: Target, *, same: bool, instance: int | None) -> None:
@@ -178,9 +229,12 @@ def _judge(call: Call, target: Target, *, same: bool, instance: int | None) -> N
     if kept.hold is None:
         unread.append(f"{names.HOLD} is {annotations.hold!r}")
     other_mode = annotations.mode is not None and annotations.mode != call.mode
+    labelled = target.metadata.labels.backend
+    ours = labelled == call.adapter.settings.name
     call.settle(
         "object",
         uid="same" if same else "other",
+        backend="ours" if ours else "other",
         ended="yes" if target.ended else "no",
         written_for="other-mode" if other_mode else "this-mode",
         gate="unreadable" if annotations.mode is None else kept.gate_fact,
@@ -188,13 +242,20 @@ def _judge(call: Call, target: Target, *, same: bool, instance: int | None) -> N
         instance=compared,
         workload="present",
         details={
-            "seen": f"mode {annotations.mode}" if same else f"uid {target.metadata.uid}",
+            "seen": _instead(target.metadata, same=same, ours=ours),
             "state": "being deleted" if target.metadata.deleting else "ended",
             "difference": "; ".join(unread),
             "instance": instance,
             "instance_in_force": "none" if kept.hold is None or kept.hold.instance == 0 else kept.hold.instance,
         },
     )
+
+
+def _instead(metadata: seen.Metadata, *, same: bool, ours: bool) -> str:
+    """What was found where something else was looked for."""
+    if not same:
+        return f"uid {metadata.uid}"
+    return f"mode {metadata.annotations.mode}" if ours else f"backend {metadata.labels.backend}"
 
 
 def _register(call: Call, target: Target, instance: int) -> Edge:
@@ -207,29 +268,36 @@ def _register(call: Call, target: Target, instance: int) -> Edge:
 
 
 def _check_copy(call: Call, ref: ObjectRef, target: Target) -> None:
-    """The runtime copy has to be there and this TrainJob's; one that nobody owns is given its owner first."""
+    """The runtime copy has to be there, as Start wrote it, and this TrainJob's; an unowned one is given its owner."""
     found = call.look(TRAINING_RUNTIMES, ref.name, seen.Runtime)
-    details = {"name": ref.name}
-    if found is None:
-        fact, details["state"] = "absent", "gone"
-    elif found.seen.metadata.deleting:
-        fact, details["state"] = "deleting", "being deleted"
-    elif ownership.is_owner(found.seen.metadata, target.metadata.uid):
+    fact, details = _judge_copy(call, ref, target, found)
+    if fact == "ours":
         return
-    elif ownership.unowned(found):
-        failed = ownership.set_owner(
-            call, ref.name, found.seen.metadata.uid, found.seen.metadata.resource_version, ref.name, target.metadata.uid
-        )
-        if failed is None:
-            return
-        if isinstance(failed, Failure):
-            call.refuse(failed)
-        fact, details["state"] = "other-owner", "another's by now"
-        details |= failed.details
-    else:
-        owners = ", ".join(f"{owner.kind} {owner.name}" for owner in found.seen.metadata.owner_references)
-        fact, details["state"], details["seen"] = "other-owner", "owned by another", owners
-    call.settle("open", copy=fact, digest="unread", rest="unread", tries="left", details=details)
+    call.settle("open", copy=fact, digest="unread", rest="unread", tries="left", details={"name": ref.name, **details})
+
+
+def _judge_copy(
+    call: Call, ref: ObjectRef, target: Target, found: Got[seen.Runtime] | None
+) -> tuple[str, dict[str, object]]:
+    if found is None:
+        return "absent", {"state": "gone"}
+    metadata = found.seen.metadata
+    if metadata.deleting:
+        return "deleting", {"state": "being deleted"}
+    if names.named_identity(metadata) != names.named_identity(target.metadata):
+        return "changed", {"state": "not this attempt's, by its labels"}
+    if runtime_copy.spec_digest(found.body) != metadata.annotations.digest:
+        return "changed", {"state": "not what Start wrote, by its digest"}
+    if ownership.is_owner(metadata, target.metadata.uid):
+        return "ours", {}
+    if not ownership.unowned(found):
+        owners = ", ".join(f"{owner.kind} {owner.name}" for owner in metadata.owner_references)
+        return "other-owner", {"state": "owned by another", "seen": owners}
+    uid = target.metadata.uid
+    failed = ownership.set_owner(call, ref.name, metadata.uid, metadata.resource_version, ref.name, uid)
+    if isinstance(failed, Failure):
+        call.refuse(failed)
+    return ("ours", {}) if failed is None else ("other-owner", {"state": "another's by now", **failed.details})
 
 
 def _check_digest(call: Call, target: Target) -> None:
@@ -249,24 +317,56 @@ def _check_digest(call: Call, target: Target) -> None:
 
 def _check_rests(call: Call, ref: ObjectRef, target: Target, *, looked_at_controllers: bool) -> None:
     """Nothing of the job may still run when its pods are about to start (C25)."""
-    settings = call.adapter.settings
     identity = names.named_identity(target.metadata)
-    job = ref.name.rpartition("-")[0] if identity is None else identity.job
-    attempt = (names.parse_name(ref.name) or ("", 0))[1]
-    selector = names.job_selector(settings.name, job)
-    jobset: seen.JobSet | None = None
+    job, attempt = (identity.job, identity.attempt) if identity is not None else names.parse_name(ref.name) or ("", 0)
+    selector = names.job_selector(call.adapter.settings.name, job)
+    running = [each.metadata.name for each in target.others if _may_run(each)]
+    if running:
+        _settle_rest(call, "other-attempt", [f"TrainJob {name}" for name in running])
+    own: seen.JobSet | None = None
+    jobsets: tuple[seen.JobSet, ...] = ()
     jobs: tuple[seen.Job, ...] = ()
     if looked_at_controllers:
         read = target.jobset if target.jobset_read else call.look(JOB_SETS, ref.name, seen.JobSet)
-        jobset = None if read is None else read.seen
+        own = None if read is None else read.seen
+    if target.others:
+        jobsets = call.list(JOB_SETS, selector, seen.JobSet)
+    if looked_at_controllers or target.others:
         jobs = call.list(JOBS, selector, seen.Job)
     pods = call.list(PODS, selector, seen.Pod)
-    remains = resting.remains(attempt, jobset=jobset, jobs=jobs, pods=pods)
+    others = [each for each in jobsets if each.metadata.name != ref.name]
+    remains = resting.remains(attempt, jobset=own, jobs=jobs, pods=pods, others=others)
+    _settle_rest(call, remains.fact, list(map(str, remains.items)))
+
+
+def _may_run(other: seen.TrainJob) -> bool:
+    """Whether another attempt's TrainJob may start pods at any moment: neither suspended nor ended.
+
+    An end is taken at its word here, for its JobSet is looked at afterwards, and an ended one makes no pods.
+    """
+    return not other.spec.suspend and state.terminal(other) == "none"
+
+
+def _settle_rest(call: Call, fact: str, left: list[str]) -> None:
+    details = {"left": tuple(left)}
+    call.settle("open", copy="ours", digest="same", rest=fact, tries="left", details=details)
+
+
+def _check_written(call: Call, target: Target, write: Write, answer: Mapping[str, Any]) -> None:
+    """The answer has to show what was written, for a webhook may change it on the way."""
+    found = seen.read(answer, seen.TrainJob)
+    if isinstance(found, seen.Unreadable):
+        differences = [found.problem]
+    else:
+        stands = read_record(found.metadata.annotations)
+        pairs: list[tuple[str, object, object]] = [
+            (names.GATE, write.gate or target.gate, stands.gate),
+            (names.HOLD, write.hold or target.hold, stands.hold),
+            ("spec.suspend", target.suspended if write.suspend is None else write.suspend, found.spec.suspend),
+        ]
+        differences = [f"{path}: meant {meant}, answered {got}" for path, meant, got in pairs if meant != got]
     call.settle(
-        "open",
-        copy="ours",
-        digest="same",
-        rest=remains.fact,
-        tries="left",
-        details={"left": tuple(map(str, remains.items))},
+        "written",
+        answer="changed" if differences else "as-written",
+        details={"difference": "; ".join(differences)},
     )

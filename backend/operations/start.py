@@ -10,20 +10,29 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+
+from msgspec import Struct
 
 from dispatch_kubeflow.backend.objects import read_back, runtime_copy, runtime_rules, seen, trainjob
 from dispatch_kubeflow.backend.objects.names import Identity, snapshot_name
 from dispatch_kubeflow.backend.requests import Failure, Reply
-from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
+from dispatch_kubeflow.backend.requests.resources import (
+    CONFIG_MAPS,
+    JOB_SETS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    Resource,
+)
 from dispatch_kubeflow.machine.rules import Rule
 from dispatch_kubeflow.machine.values import JobSpec, ObjectRef
 
 from . import factory, notes, ownership
-from .call import Call, Got, never, outcome
+from .call import Call, Got, never, outcome, unreadable
 from .stopping import Stopped, stop_refused
 from .views import state_of
 
+T = TypeVar("T", bound=Struct)
 UNSEEN_FOR = 2.0
 """Seconds for which a webhook's denial is tried again whose cache has not seen the runtime copy yet."""
 UNSEEN_PAUSE = 0.1
@@ -49,10 +58,13 @@ def start(call: Call, identity: Identity, spec: JobSpec) -> ObjectRef:
     copy = _make_copy(call, source, identity, spec, nonce)
     written = trainjob.build(identity, spec, namespace=call.namespace, mode="plain", nonce=nonce)
     created = _create(call, identity, written, nonce, copy)
-    _set_owner(call, created, copy)
-    _read_back(call, written, created, copy)
+    _compare(call, written, created, created.seen, copy)
+    _set_owner(call, created.seen, copy)
+    _read_back(call, written, created.seen, copy)
     notes.forget(call, identity.name)
-    return ObjectRef(call.adapter.settings.name, call.namespace, TRAIN_JOBS.kind, identity.name, created.metadata.uid)
+    return ObjectRef(
+        call.adapter.settings.name, call.namespace, TRAIN_JOBS.kind, identity.name, created.seen.metadata.uid
+    )
 
 
 def read_source(call: Call, spec: JobSpec, object_name: str | None) -> runtime_copy.Source:
@@ -76,16 +88,37 @@ def read_source(call: Call, spec: JobSpec, object_name: str | None) -> runtime_c
 
 def _look_for_leftovers(call: Call, identity: Identity) -> None:
     """Step 2: nothing of this name may be left, for Trainer takes a JobSet by its name alone."""
-    jobset = call.look(JOB_SETS, identity.name, seen.JobSet)
-    snapshot = call.look(CONFIG_MAPS, snapshot_name(identity.name), seen.ConfigMap)
-    if jobset is None and snapshot is None:
+    found = [
+        _leftover(call, identity, JOB_SETS, identity.name, seen.JobSet, "a JobSet"),
+        _leftover(call, identity, CONFIG_MAPS, snapshot_name(identity.name), seen.ConfigMap, "a runtime snapshot"),
+    ]
+    what = next((each for each in found if each is not None), None)
+    if what is None:
         return
-    left = call.look(TRAIN_JOBS, identity.name, seen.TrainJob)
-    if left is not None:
-        state = state_of(call, left.seen, jobset.seen if jobset else None)
+    left = call.try_get(TRAIN_JOBS, identity.name, seen.TrainJob)
+    if isinstance(left, Got):
+        jobset = what[1] if isinstance(what[1], seen.JobSet) else None
+        state = state_of(call, left.seen, jobset)
         _settle(call, "leftover", "trainjob-there", details={"name": identity.name, "state": state})
-    what = "a JobSet" if jobset is not None else "a runtime snapshot"
-    _settle(call, "leftover", "leftover-there", details={"name": identity.name, "seen": what})
+    # Whatever else that read gave: something of the name is left, and may run.
+    _settle(call, "leftover", "leftover-there", details={"name": identity.name, "seen": what[0]})
+
+
+def _leftover(
+    call: Call, identity: Identity, resource: Resource, name: str, kind: type[T], what: str
+) -> tuple[str, T | None] | None:
+    """What is left of one kind, in words and as it was read; None only where its absence is believed."""
+    found = call.try_get(resource, name, kind)
+    if isinstance(found, Got):
+        return what, found.seen
+    result = _result(call, found)
+    if result == "absent":
+        return None
+    if result == "wrong-kind":
+        return f"{what} of another version", None
+    details = {**found.details, "name": identity.name, "seen": f"{resource.kind} {name}"}
+    _settle(call, "leftover", result, details=details, cause=found.cause)
+    return call.refuse(found)
 
 
 def _make_copy(call: Call, source: runtime_copy.Source, identity: Identity, spec: JobSpec, nonce: str) -> Copy:
@@ -94,7 +127,7 @@ def _make_copy(call: Call, source: runtime_copy.Source, identity: Identity, spec
     for create in range(1, CREATES + 1):
         reply = call.post(TRAINING_RUNTIMES, body)
         if reply.failure is None:
-            return _copy(reply, made_here=True)
+            return _copy(call, reply, made_here=True)
         result = _result(call, reply.failure)
         rule = _settle(call, "copy", result, details=reply.failure.details, cause=reply.failure.cause)
         if rule.gives != "go-on":
@@ -113,6 +146,24 @@ def _make_copy(call: Call, source: runtime_copy.Source, identity: Identity, spec
 
 def _reuse(call: Call, found: Got[seen.Runtime], body: Mapping[str, Any], nonce: str) -> Copy:
     """A copy that is there: this attempt's own from an earlier try, or somebody else's."""
+    name = found.seen.metadata.name
+    for _ in range(ownership.TRIES):
+        _judge_copy(call, found, body)
+        metadata = found.seen.metadata
+        patch = runtime_copy.nonce_patch(metadata.uid, metadata.resource_version, nonce)
+        patched = call.patch(TRAINING_RUNTIMES, name, patch)
+        if patched.failure is None:
+            return _copy(call, patched, made_here=False)
+        if outcome(call.judge(patched.failure)) != "conflict":
+            call.refuse(patched.failure)
+        # Another Start of this attempt may have used it meanwhile: judge it anew.
+        found = call.get(TRAINING_RUNTIMES, name, seen.Runtime)
+    _settle(call, "copy-found", "vanished-twice", details={"name": name})
+    return never("a copy that keeps changing is refused")
+
+
+def _judge_copy(call: Call, found: Got[seen.Runtime], body: Mapping[str, Any]) -> None:
+    """Whether a copy that is there may be re-used (C32)."""
     why = runtime_copy.not_reusable(found.body, body)
     metadata = found.seen.metadata
     details: dict[str, Any] = {"name": metadata.name}
@@ -129,12 +180,6 @@ def _reuse(call: Call, found: Got[seen.Runtime], body: Mapping[str, Any], nonce:
             result = "differs"
             details["difference"] = _copy_difference(why)
     _settle(call, "copy-found", result, details=details)
-    patched = call.patch(
-        TRAINING_RUNTIMES, metadata.name, runtime_copy.nonce_patch(metadata.uid, metadata.resource_version, nonce)
-    )
-    if patched.failure is not None:
-        call.refuse(patched.failure)
-    return _copy(patched, made_here=False)
 
 
 def _copy_difference(why: str) -> str:
@@ -147,15 +192,18 @@ def _copy_difference(why: str) -> str:
             return "it can't be read"
 
 
-def _copy(reply: Reply, *, made_here: bool) -> Copy:
+def _copy(call: Call, reply: Reply, *, made_here: bool) -> Copy:
     found = seen.read(reply.object or {}, seen.Runtime)
     if isinstance(found, seen.Unreadable):
-        never(f"an answer that names its object has readable metadata: {found.problem}")
+        # Written, and answered in a form that can't be read: as good as no answer.
+        failure = unreadable(reply.request, found)
+        _settle(call, "copy", "lost", details=failure.details)
+        return never("a copy without a readable answer is refused")
     metadata = found.metadata
     return Copy(metadata.name, metadata.uid, metadata.resource_version, made_here)
 
 
-def _create(call: Call, identity: Identity, written: Mapping[str, Any], nonce: str, copy: Copy) -> seen.TrainJob:
+def _create(call: Call, identity: Identity, written: Mapping[str, Any], nonce: str, copy: Copy) -> Got[seen.TrainJob]:
     """Step 4: the TrainJob. Unanswered, the attempt is in flight (B1); refused, the copy made here goes again."""
     unseen_until = call.adapter.clock.monotonic() + UNSEEN_FOR
     while True:
@@ -195,16 +243,14 @@ def _post_marked(call: Call, identity: Identity, written: Mapping[str, Any], non
     return reply
 
 
-def _created(reply: Reply) -> seen.TrainJob:
-    found = seen.read(reply.object or {}, seen.TrainJob)
+def _created(reply: Reply) -> Got[seen.TrainJob]:
+    body = reply.object or {}
+    found = seen.read(body, seen.TrainJob)
     if isinstance(found, seen.Unreadable):
-        # Created, but in a form that can't be read: the uid is all that later steps need, and it may be missing too.
-        metadata = (reply.object or {}).get("metadata", {})
-        uid = metadata.get("uid")
-        return seen.TrainJob(
-            metadata=seen.Metadata(name=str(metadata.get("name")), uid=uid if isinstance(uid, str) else "")
-        )
-    return found
+        # Created, but in a form that can't be read: its name and its uid are all that stopping it needs.
+        metadata = body.get("metadata", {})
+        found = seen.TrainJob(metadata=seen.Metadata(name=str(metadata.get("name")), uid=str(metadata.get("uid"))))
+    return Got(body, found)
 
 
 def _runtime_unseen(failure: Failure) -> bool:
@@ -250,6 +296,13 @@ def _read_back(call: Call, written: Mapping[str, Any], created: seen.TrainJob, c
         call.refuse(found)
     if found.seen.metadata.uid != created.metadata.uid:
         _settle(call, "read-back", "other-uid", details={"seen": f"uid {found.seen.metadata.uid}"})
+    _compare(call, written, found, created, copy)
+
+
+def _compare(
+    call: Call, written: Mapping[str, Any], found: Got[seen.TrainJob], created: seen.TrainJob, copy: Copy
+) -> None:
+    """Refuse a TrainJob that is not the one that was written; the create's own answer shows that first (C27)."""
     differences = read_back.differences(written, found.body)
     if differences:
         details = {"difference": "; ".join(map(str, differences))}

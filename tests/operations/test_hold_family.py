@@ -71,7 +71,7 @@ def test_open_makes_four_requests(world: World) -> None:
     world.cluster.apiserver.requests.clear()
     backend.open(ref, ctx=soon())
     assert [call.split("/")[0] + call.rpartition("/")[2] for call in world.requests()] == [
-        "GET job-1",
+        "GET trainjobs",
         "GET job-1",
         "GET pods",
         "PATCH job-1",
@@ -99,7 +99,7 @@ def test_release_makes_five_requests_the_pods_last_before_the_patch(world: World
     world.cluster.apiserver.requests.clear()
     backend.release(ref, 1, ctx=soon())
     assert [call.split("/")[0] + call.rpartition("/")[2] for call in world.requests()] == [
-        "GET job-1",
+        "GET trainjobs",
         "GET job-1",
         "GET jobs",
         "GET pods",
@@ -418,7 +418,7 @@ def test_opening_while_pods_of_another_attempt_run_is_refused(world: World) -> N
     backend.open(first, ctx=soon())
     world.running()
     second = start(backend, attempt=2)
-    with refused("open.other-attempt", left="job-1-node"):
+    with refused("open.other-attempt", left="TrainJob job-1"):
         backend.open(second, ctx=soon())
     assert world.trainjob("job-2")["spec"]["suspend"] is True
 
