@@ -20,6 +20,7 @@ from .workload import Waiting
 EnforcedFact = Literal["yes", "no"]
 TerminalFact = Literal["none", "complete", "failed", "deadline"]
 JobSetFact = Literal["this", "other", "gone"]
+PodsFact = Literal["none", "some"]
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 IMAGE_REASONS = frozenset(
@@ -78,6 +79,7 @@ class StateFacts:
     enforced: EnforcedFact
     terminal: TerminalFact
     jobset: JobSetFact
+    pods: PodsFact
     deleting: Literal["yes", "no"]
 
     @property
@@ -89,6 +91,7 @@ class StateFacts:
             "enforced": self.enforced,
             "terminal": self.terminal,
             "jobset": self.jobset,
+            "pods": self.pods,
         }
 
 
@@ -116,6 +119,7 @@ def facts(view: View, *, mode: Mode, check_name: str | None = None) -> StateFact
         enforced="yes" if enforced(view, mode=mode, check_name=check_name) else "no",
         terminal=terminal(view.trainjob),
         jobset=jobset_fact(view.trainjob, view.jobset),
+        pods="some" if view.pods else "none",
         deleting="yes" if view.trainjob.metadata.deleting else "no",
     )
 
@@ -157,10 +161,17 @@ def drift(view: View, *, mode: Mode, ended: bool, check_name: str | None = None)
     stopped = view.record.stopped
     if ended or stopped is None or view.trainjob.metadata.deleting:
         return ()
-    if mode == "plain":
-        suspend = view.trainjob.spec.suspend
-        return () if suspend is stopped else (Drift("spec.suspend", _json(stopped), _json(suspend)),)
-    return tuple(_kueue_drift(view, stopped=stopped, check_name=check_name or ""))
+    found = [Drift("pods", "0", str(len(view.pods)))] if belied(view) else []
+    if mode == "kueue":
+        found += _kueue_drift(view, stopped=stopped, check_name=check_name or "")
+    elif view.trainjob.spec.suspend is not stopped:
+        found.append(Drift("spec.suspend", _json(stopped), _json(view.trainjob.spec.suspend)))
+    return tuple(found)
+
+
+def belied(view: View) -> bool:
+    """Whether pods stand beside a gate that is on record as closed: of a job that was held, some may still stop."""
+    return view.record.gate_fact == "closed" and view.record.hold_fact != "held" and bool(view.pods)
 
 
 def _kueue_drift(view: View, *, stopped: bool, check_name: str) -> Iterable[Drift]:

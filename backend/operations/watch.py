@@ -1,15 +1,17 @@
 """Watch: the views of a job as it changes. Its kinds come by streams of their own, so one may run ahead of another:
-before something is called an orphan, a read must show that its TrainJob is absent.
+before something is called an orphan, a read must show that its TrainJob is absent; and where pods stand beside a
+closed gate, its TrainJob is read, for it may be the older.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from dispatch_kubeflow.backend.objects import names, seen
+from dispatch_kubeflow.backend.objects import names, seen, state
 from dispatch_kubeflow.backend.objects.found import Found, FoundObject
-from dispatch_kubeflow.backend.objects.listing import Listing
+from dispatch_kubeflow.backend.objects.listing import Listing, views
 from dispatch_kubeflow.backend.requests.resources import TRAIN_JOBS
 
 from .call import Call, Got, outcome
@@ -34,6 +36,14 @@ def watch(call: Call, job_id: str) -> Iterator[Found]:
         yield from _Views(call, job_id, subscription).run()
 
 
+@dataclass(frozen=True, slots=True)
+class _Newer:
+    """A TrainJob that was read because its stream may lag. `than`: the version at which the stream stood."""
+
+    than: str
+    trainjob: seen.TrainJob
+
+
 class _Views:
     """One watcher's views, each compared with the last."""
 
@@ -45,7 +55,7 @@ class _Views:
         self._orphans: set[str] = set()
         self._last: Found | None = None
         self._again: float | None = None
-        self._read_at = 0.0
+        self._newer: dict[str, _Newer] = {}
 
     def run(self) -> Iterator[Found]:
         while True:
@@ -64,7 +74,7 @@ class _Views:
 
     def _view(self, snapshot: Snapshot) -> Found:
         """What the streams show, less what they can't show yet."""
-        listing = snapshot.listing
+        listing = self._current(snapshot.listing)
         before = self._last.in_flight if self._last is not None else ()
         found = self._describer.found(
             self._job_id,
@@ -82,6 +92,23 @@ class _Views:
         self._again = READ_AGAIN if hidden else LOOK_AGAIN if changes_alone else None
         return found
 
+    def _current(self, listing: Listing) -> Listing:
+        """The listing with those TrainJobs read that its pods belie."""
+        return replace(listing, trainjobs=tuple(self._now(view) for view in views(listing)))
+
+    def _now(self, view: state.View) -> seen.TrainJob:
+        """A TrainJob as its stream shows it, or as it was read since that stream last moved."""
+        streamed = view.trainjob.metadata
+        newer = self._newer.get(streamed.uid)
+        if newer is not None and newer.than == streamed.resource_version:
+            view = replace(view, trainjob=newer.trainjob)
+        if state.belied(view):
+            found = self._trainjob(streamed.name)
+            if isinstance(found, seen.TrainJob) and found.metadata.uid == streamed.uid:
+                self._newer[streamed.uid] = _Newer(streamed.resource_version, found)
+                return found
+        return view.trainjob
+
     def _answered_unseen(self, attempt: int, found: Found) -> bool:
         """Whether an attempt that was in flight exists by now, although the streams do not show it yet."""
         if attempt in found.in_flight or any(
@@ -96,18 +123,18 @@ class _Views:
     def _is_orphan(self, orphan: FoundObject, listing: Listing) -> bool:
         """Whether a read shows that no TrainJob has its name, or that the one the streams know is not its owner."""
         name = orphan.ref.name if orphan.attempt is None else names.object_name(self._job_id, orphan.attempt)
-        uid = self._trainjob(name)
+        found = self._trainjob(name)
         known = {each.metadata.uid for each in listing.trainjobs}
-        if uid != "absent" and uid not in known:
+        if found != "absent" and (found is None or found.metadata.uid not in known):
             return False
         self._orphans.add(orphan.ref.uid)
         return True
 
-    def _trainjob(self, name: str) -> str | None:
-        """UID of the TrainJob of a name, or `absent`; None where that could not be learned now."""
+    def _trainjob(self, name: str) -> seen.TrainJob | Literal["absent"] | None:
+        """The TrainJob of a name, or `absent`; None where that could not be learned now."""
         found = self._call.try_get(TRAIN_JOBS, name, seen.TrainJob)
         if isinstance(found, Got):
-            return found.seen.metadata.uid
+            return found.seen
         match outcome(self._call.judge(found)):
             case "absent":
                 return "absent"

@@ -25,7 +25,11 @@ def stated(view, mode="plain"):
     [
         (View(trainjob(gate="closed", suspend=True)), "gated"),
         (View(trainjob(gate="closed", suspend=False)), "opened"),
+        (View(trainjob(gate="closed", suspend=True), pods=[pod()]), "opened"),
+        (View(trainjob(gate="closed", hold="1/released", suspend=True), pods=[succeeded()]), "opened"),
+        (View(trainjob(gate="closed", hold="1/held", suspend=True), pods=[pod()]), "held"),
         (View(trainjob(hold="2/held", suspend=True)), "held"),
+        (View(trainjob(hold="2/held", suspend=True), pods=[pod(deleted_at=5)]), "held"),
         (View(trainjob(hold="2/held", suspend=False)), "opened"),
         (View(trainjob(gate="closed", hold="2/held", suspend=True)), "held"),
         (View(trainjob()), "opened"),
@@ -115,6 +119,17 @@ def test_a_real_held_job_without_our_record_is_not_called_held():
 
 def drift(view, mode="plain", *, ended=False):
     return [str(each) for each in state.drift(view, mode=mode, ended=ended, check_name=CHECK)]
+
+
+@pytest.mark.parametrize("mode", ["plain", "kueue"])
+def test_pods_beside_a_closed_gate_are_drift(mode):
+    view = View(trainjob(gate="closed", suspend=True), pods=[pod(), pod("p1")])
+    assert drift(view, mode) == ["pods is 2, the record wants 0"]
+
+
+def test_pods_beside_a_hold_are_no_drift():
+    assert drift(View(trainjob(gate="closed", hold="1/held", suspend=True), pods=[pod()])) == []
+    assert drift(View(trainjob(hold="1/held", suspend=True), pods=[pod()])) == []
 
 
 def test_a_suspend_unlike_the_record_is_drift():

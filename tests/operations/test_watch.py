@@ -16,7 +16,7 @@ from dispatch_kubeflow.backend.requests.resources import JOB_SETS, TRAIN_JOBS
 from dispatch_kubeflow.machine import Context, DispatchError, ErrOutcomeUnknown, SystemClock
 
 from .wire import Seen, Wire
-from .world import LIMIT, NAMESPACE, T_JOBS, World, cancelled, ended, refused, soon, start
+from .world import LIMIT, NAMESPACE, T_JOB, T_JOBS, World, cancelled, ended, refused, soon, start
 
 
 def states(found: Found) -> list[tuple[str, str]]:
@@ -286,6 +286,34 @@ def test_what_runs_ahead_of_its_trainjob_is_not_called_an_orphan(world: World) -
     assert not [found for found in seen if orphan(found)]
     reads = [path for path in world.wire.calls() if path.endswith("/trainjobs/job-1")]
     assert len(reads) > 1, "Start reads it once, and the watch must have read it too"
+
+
+def test_a_trainjob_whose_stream_lags_behind_its_pods_is_read(world: World) -> None:
+    backend = world.backend()
+    ref = start(backend)
+    world.wire.hang("GET", r"/trainjobs\?.*watch=", times=9)
+    with watching(world) as views:
+        assert states(next(views)) == [("TrainJob", "gated")]
+        backend.open(ref, ctx=soon())
+        (one,) = until(views, lambda found: found.objects[0].pods.running == 2).objects
+        assert (one.state, one.gate_lifted, one.drift) == ("opened", True, ())
+        # And once read, it is not forgotten again when its pods have gone.
+        backend.hold(ref, 1, ctx=soon())
+        (one,) = until(views, lambda found: found.objects[0].pods.total == 0).objects
+        assert one.gate_lifted
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_pods_beside_a_closed_gate_are_no_gated_job(world: World, lost: bool) -> None:
+    backend = world.backend()
+    start(backend)
+    if lost:
+        world.wire.lose_request("GET", T_JOB, times=99)
+    with watching(world) as views:
+        next(views)
+        world.cluster.patch(TRAIN_JOBS, "job-1", {"spec": {"suspend": False}}, NAMESPACE)
+        (one,) = until(views, lambda found: found.objects[0].pods.running == 2).objects
+        assert (one.state, one.gate_lifted, "pods" in [each.path for each in one.drift]) == ("opened", False, True)
 
 
 def test_a_read_for_an_orphan_that_is_refused_ends_the_watch(world: World) -> None:
