@@ -2,10 +2,14 @@
 
 Each round lists the job anew, deletes what nothing above it will take, and waits. Garbage collection is given its
 time, for what it is at needs no help; and what was definitely refused is not waited for.
+
+A round lists owners after what they own, and so an owner that goes meanwhile may leave behind what it made last. Hence
+a round that shows nothing lists once more from the top: once there is no owner, nothing new can come below it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
@@ -25,13 +29,15 @@ from dispatch_kubeflow.machine.values import ObjectRef
 
 from .call import Call, Got, outcome
 from .describing import in_flight, marked
-from .listed import listed_kinds, listing_of, selector
+from .listed import ListedKind, listed_kinds, listing_of, selector
 from .stop import never_opened
 
 COLLECTED_WITHIN = 30.0
 """Seconds that garbage collection is given for what has lost its owner; then it is deleted here."""
 UNANSWERED = 3
 """Deletes of one object without a definite answer, after which it counts as left if it still stands there."""
+FROM_THE_TOP = tuple(each for each in reversed(listed_kinds("plain")) if each.field in {"jobsets", "jobs", "pods"})
+"""What TrainJobs, which are listed last, may have left below them."""
 CONFLICTS = 8
 """Deletes of one object that met a conflict, after which it counts as left."""
 
@@ -117,8 +123,14 @@ class _StopJob:
 
     def _look(self, last: _Round | None) -> _Round:
         before = marked(self.call, self.job_id)
-        listing = self._list(last)
+        listing = self._list(last, listed_kinds("plain"))
         flying = in_flight(self.call, self.job_id, listing, before)
+        round_ = self._of(last, listing, flying)
+        if round_.items or round_.in_flight:
+            return round_
+        return self._of(last, self._list(last, FROM_THE_TOP), flying)
+
+    def _of(self, last: _Round | None, listing: Listing, flying: frozenset[int]) -> _Round:
         items = tuple(_items(listing))
         if last is None:
             attempts = frozenset({each.attempt for each in items} | {str(attempt) for attempt in flying})
@@ -130,11 +142,11 @@ class _StopJob:
             attempts,
         )
 
-    def _list(self, last: _Round | None) -> Listing:
-        """Find's lists without the Workloads, which go with their TrainJobs. One that fails ends the call."""
+    def _list(self, last: _Round | None, kinds: Iterable[ListedKind]) -> Listing:
+        """Some of Find's lists without the Workloads, which go with their TrainJobs. One that fails ends the call."""
         ours = names.job_selector(self.call.adapter.settings.name, self.job_id)
         found = {}
-        for kind in listed_kinds("plain"):
+        for kind in kinds:
             items = self.call.try_list(kind.resource, selector(kind, ours), kind.type)
             if isinstance(items, Failure):
                 if last is not None and self.call.ctx.ended is not None:
@@ -255,9 +267,9 @@ class _StopJob:
             for each in left
             if (trouble := self.troubles.get(each.uid)) is not None
         }
+        flying = sorted(self.round.in_flight) if self.round is not None else ()
         named = [*(self._ref(each) for each in left), *unseen]
-        if self.round is not None and not named:
-            named = [f"{self.job_id}-{attempt} (in flight)" for attempt in sorted(self.round.in_flight)]
+        named += [f"{self.job_id}-{attempt} (in flight)" for attempt in flying]
         return {"left": tuple(named), "failures": failures}
 
     def _ref(self, item: _Item) -> str:

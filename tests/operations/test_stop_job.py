@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,8 @@ def test_a_running_job_is_deleted_and_seen_gone(world: World) -> None:
 def test_a_job_that_is_not_there_is_a_success(world: World) -> None:
     backend = world.backend()
     backend.stop_job("job", ctx=soon())
-    assert len(world.requests()) == 5
+    listed = [each.rpartition("/")[2].partition("?")[0] for each in world.requests()]
+    assert listed == ["trainingruntimes", "pods", "jobs", "jobsets", "trainjobs", "jobsets", "jobs", "pods"]
 
 
 def test_every_attempt_is_stopped(world: World) -> None:
@@ -130,6 +132,56 @@ def test_an_attempt_that_appears_later_is_not_its_business(world: World) -> None
     world.wire.on("DELETE", T_JOB, before=start_next)
     backend.stop_job("job", ctx=soon())
     assert world.names(TRAIN_JOBS) == ["job-2"]
+
+
+def job_alone(world: World) -> tuple[Backend, dict[str, Any]]:
+    """A Job of a job of which nothing else is left, in a cluster that does nothing more; and a pod as it made them."""
+    backend = running(world)
+    (template, *_) = world.cluster.list(PODS, NAMESPACE)
+    for resource in (TRAIN_JOBS, JOB_SETS):
+        world.cluster.delete(resource, "job-1", NAMESPACE, propagation="Orphan")
+        world.until(lambda kind=resource: not world.names(kind))  # type: ignore[misc]
+    world.cluster.take_down("kube-controller-manager")
+    for kind in (TRAINING_RUNTIMES, CONFIG_MAPS):
+        for name in world.names(kind):
+            world.cluster.delete(kind, name, NAMESPACE)
+    for name in world.names(PODS):
+        world.cluster.patch(PODS, name, {"metadata": {"finalizers": None}}, NAMESPACE)
+        world.cluster.delete(PODS, name, NAMESPACE, grace=0)
+    assert world.left() == {"Job": ["job-1-node-0"]}
+    return backend, template
+
+
+def test_a_pod_that_its_job_made_and_left_behind_between_two_lists_is_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{STOPPING}.COLLECTED_WITHIN", 0.0)
+    backend, template = job_alone(world)
+    kept = {key: template["metadata"][key] for key in ("labels", "ownerReferences")}
+    made = {"metadata": {"name": "job-1-node-0-0-late1", "namespace": NAMESPACE, **kept}, "spec": template["spec"]}
+
+    def make_a_pod_and_go(_: Seen) -> None:
+        world.cluster.create(PODS, made, NAMESPACE)
+        world.cluster.delete(JOBS, "job-1-node-0", NAMESPACE, propagation="Background")
+
+    world.wire.on("GET", r"/pods\?", after=make_a_pod_and_go)
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+
+
+def test_what_is_in_flight_is_named_beside_what_is_left(world: World) -> None:
+    backend = world.backend()
+    world.wire.lose_request("POST", T_JOBS)
+    with pytest.raises(ErrOutcomeUnknown):
+        start(backend)
+    world.cluster.delete(TRAINING_RUNTIMES, "job-1", NAMESPACE)
+    start(backend, attempt=2)
+    world.cluster.patch(TRAIN_JOBS, "job-2", {"metadata": {"finalizers": ["example.com/keep"]}}, NAMESPACE)
+    with refused("stop.context-ended") as caught:
+        backend.stop_job("job", ctx=soon(1.0))
+    left = caught[0].details["left"]
+    assert left[-1] == "job-1 (in flight)"
+    assert "/TrainJob/job-2?" in left[0]
 
 
 def test_pods_that_do_not_end_are_waited_for_until_the_context_ends(stuck: World) -> None:
