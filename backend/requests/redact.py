@@ -3,113 +3,116 @@
 Two independent ways, for one alone would miss something: the values this request itself carried under `env`, `args` and
 `command` are taken out wherever they appear, and whatever stands in a message where such a value would stand is taken
 out by its place.
+
+A message may be as long as the server likes, and cleaning holds every thread of the process: so it is cut first, and
+every pattern here is anchored at a word and never goes back, so that each character is looked at a few times at most.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
-_SECRET_LISTS = ("args", "command")
+from dispatch_kubeflow.machine.secrets import hidden, mark, values
 
-# `"value":"…"` of an environment variable, however often its quotes are escaped; Go's printing of structs as well.
-_ENV_VALUE = re.compile(
-    r'(?P<key>(?<!Invalid )(?<!Duplicate )(?<!Unsupported )\\*"?\b[vV]alue\\*"?\s*:\s*)'
-    r'(?P<quote>\\*")(?P<text>(?:(?!(?P=quote)).)*)(?P=quote)',
-    re.DOTALL,
-)
-_GO_MAP_VALUE = re.compile(r"(?P<key>\bvalue:)(?P<text>[^\s\]\"<][^\]]*)(?=\])")
+LONGEST = 4_096
+"""Characters of a message that are shown."""
+_LOOKED_AT = 4 * LONGEST
+
+# An environment variable's `"value":"…"`, however often its quotes are escaped.
+_VALUE = re.compile(r'(?<!Invalid )(?<!Duplicate )(?<!Unsupported )\b[vV]alue\\*+"?+\s*+:\s*+(?=\\*+")')
+# The same as Go prints a struct or a map, without quotes.
+_GO_VALUE = re.compile(r'\bvalue:(?!\\*+"|<redacted>)(?=[^\s\]])')
 _LIST = re.compile(
-    r'(?P<key>\\*"?\b(?:args|command|Args|Command)\\*"?\s*:\s*(?:\[\]\w+(?:\s*\{\})?)?\s*)(?P<open>[\[{])'
+    r'\b(?:args|command|Args|Command)\\*+"?+\s*+:\s*+(?:\[\]\w++(?:\s*+\{\})?+)?+\s*+(?=[\[{])',
+)
+_FIELD = re.compile(
+    r"\b(?:env|args|command)\b[\w.\[\]-]{0,200}+: (?:Invalid value|Duplicate value|Unsupported value): "
 )
 # What Go prints in front of a slice's, a map's or a struct's own brackets.
 _GO_TYPE = re.compile(r"(?:(?:\[\]|\*|map\[\w+\])+[\w.]*(?: \{\})?|[\w.]*)(?=[\[{])")
-_FIELD = re.compile(
-    r"(?P<key>[\w.\[\]-]*\b(?:env|args|command)\b[\w.\[\]-]*: (?:Invalid value|Duplicate value|Unsupported value): )"
-)
-
-
-def shown(text: str) -> str:
-    """What stands for a value that is not shown: its length remains, for a reader who compares."""
-    return f"<redacted>({len(text)})"
+_QUOTE = re.compile(r'\\*+"')
+_RUN = re.compile(r'\\++"?+|"')
+_STOP = re.compile(r'\\++"?+|["\[\]{}]')
+_MARK = re.compile(r"<redacted>\(\d++\)")
 
 
 def redacted(message: str, body: Any = None) -> str:
-    """The message without values under env, args and command: those of `body`, and those in such places."""
-    for secret in sorted(_secrets(body), key=len, reverse=True):
-        if len(secret) >= 4:
-            message = message.replace(secret, shown(secret))
-    message = _spans(_FIELD, message, _value_end)
-    message = _spans(_LIST, message, lambda text, at: _bracket_end(text, at - 1), keep=1)
-    message = _ENV_VALUE.sub(
-        lambda found: f"{found['key']}{found['quote']}{_once(found['text'])}{found['quote']}", message
-    )
-    return _GO_MAP_VALUE.sub(lambda found: found["key"] + _once(found["text"]), message)
+    """The message without values under env, args and command: those of `body`, and those in such places.
+
+    Of a message longer than 4,096 characters the beginning, and its length.
+    """
+    text = hidden(message, values(body), within=_LOOKED_AT)
+    whole = len(text) <= LONGEST and len(message) <= _LOOKED_AT
+    text = by_place(text[:LONGEST])
+    return text if whole else f"{text}… ({len(message):,} characters)"
 
 
-def _secrets(value: Any, under: str = "") -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, each in value.items():
-            if key in _SECRET_LISTS or (key == "value" and under == "env"):
-                yield from _strings(each)
-            else:
-                yield from _secrets(each, key if isinstance(each, list) else under)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _secrets(each, under)
+def by_place(text: str) -> str:
+    """The text without what stands in the places of such values; one that is not closed ends with the text."""
+    text = _replaced(_FIELD, text, _field_value)
+    text = _replaced(_LIST, text, lambda within, at: (at, _bracket_end(within, at)))
+    text = _replaced(_VALUE, text, _quoted)
+    return _replaced(_GO_VALUE, text, _to_bracket)
 
 
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _strings(each)
-
-
-def _spans(start: re.Pattern[str], message: str, end: Any, keep: int = 0) -> str:
-    """Replace what follows each `start` up to `end`; `keep` characters of the start's end go with the value."""
+def _replaced(place: re.Pattern[str], text: str, span: Callable[[str, int], tuple[int, int]]) -> str:
+    """Replace what `span` says a value is, after each `place`."""
     parts = []
     at = 0
-    while (found := start.search(message, at)) is not None:
-        begins = found.end() - keep
-        ends = end(message, found.end())
-        parts += [message[at:begins], _once(message[begins:ends])]
+    while (found := place.search(text, at)) is not None:
+        begins, ends = span(text, found.end())
+        parts += [text[at:begins], _once(text[begins:ends])]
         at = ends
-    return "".join([*parts, message[at:]])
+    return "".join([*parts, text[at:]])
 
 
 def _once(text: str) -> str:
-    return text if text.startswith("<redacted>") or not text else shown(text)
+    return text if not text or _MARK.fullmatch(text) is not None else mark(len(text))
 
 
-def _value_end(text: str, at: int) -> int:
-    if text[at : at + 1] == '"':
-        closing = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL).match(text, at)
-        return closing.end() if closing else len(text)
+def _field_value(text: str, at: int) -> tuple[int, int]:
+    if _QUOTE.match(text, at) is not None:
+        return _quoted(text, at)
     opening = _GO_TYPE.match(text, at)
     if opening is not None:
-        return _bracket_end(text, opening.end())
+        return at, _bracket_end(text, opening.end())
     colon = text.find(": ", at)
-    return colon if colon >= 0 else len(text)
+    return at, colon if colon >= 0 else len(text)
+
+
+def _to_bracket(text: str, at: int) -> tuple[int, int]:
+    bracket = text.find("]", at)
+    return at, bracket if bracket >= 0 else len(text)
+
+
+def _quoted(text: str, at: int) -> tuple[int, int]:
+    """What stands between the quotes that open at `at`, with so many backslashes, and those that close.
+
+    A quote of the text itself, or one after a backslash of it, has more: each is written by twice as many backslashes
+    as this depth's quotes have, and two more.
+    """
+    begins = _QUOTE.match(text, at).end()  # type: ignore[union-attr] # a quote stands there: the pattern before saw it
+    depth = begins - at - 1
+    for run in _RUN.finditer(text, begins):
+        if run[0].endswith('"') and (len(run[0]) - 1) % (2 * depth + 2) == depth:
+            return begins, run.end() - 1 - depth
+    return begins, len(text)
 
 
 def _bracket_end(text: str, at: int) -> int:
     """Just past the bracket that closes the one at `at`, quoted text skipped; the end of the text if none does."""
     depth = 0
-    quoted = False
-    while at < len(text):
-        character = text[at]
-        if character == "\\":
-            at += 1
-        elif character == '"':
-            quoted = not quoted
-        elif not quoted and character in "[{":
+    while (stop := _STOP.search(text, at)) is not None:
+        at = stop.end()
+        if stop[0].endswith('"'):
+            ends = _quoted(text, stop.start())[1]
+            at = ends + len(stop[0])
+        elif stop[0] in "[{":
             depth += 1
-        elif not quoted and character in "]}":
+        elif stop[0] in "]}":
             depth -= 1
             if depth == 0:
-                return at + 1
-        at += 1
+                return at
     return len(text)
