@@ -131,6 +131,11 @@ def _copy(metadata: Metadata, trainjobs: dict[str, str], *, now: datetime, call_
         return Orphan("TrainingRuntime", metadata, "orphaned", collecting=True)
     if metadata.name in trainjobs:
         return None
-    created = metadata.created
-    young = created is not None and (now - created).total_seconds() < call_bound
+    young = is_young(metadata, now=now, call_bound=call_bound)
     return Orphan("TrainingRuntime", metadata, "starting" if young else "orphaned", collecting=False)
+
+
+def is_young(copy: Metadata, *, now: datetime, call_bound: float) -> bool:
+    """Whether the TrainJob of a runtime copy without an owner may still be on the way. `call_bound` in seconds."""
+    created = copy.created
+    return created is not None and (now - created).total_seconds() < call_bound

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from dispatch_kubeflow.backend.objects import evidence, names, seen
+from dispatch_kubeflow.backend.objects.listing import is_young
 from dispatch_kubeflow.backend.requests import Failure
 from dispatch_kubeflow.backend.requests.resources import (
     CONFIG_MAPS,
@@ -58,8 +59,12 @@ def _stop_trainjob(call: Call, ref: ObjectRef) -> None:
     tries = 0
     while True:
         found = call.look(TRAIN_JOBS, ref.name, seen.TrainJob)
-        if found is None or found.seen.metadata.uid != ref.uid:
-            _settle_gone(call, found is not None)
+        if found is None:
+            _delete_forgotten_copy(call, ref.name)
+            _settle_gone(call, other_uid=False)
+            return
+        if found.seen.metadata.uid != ref.uid:
+            _settle_gone(call, other_uid=True)
             return
         unopened = never_opened(found.seen)
         version = found.seen.metadata.resource_version if unopened else None
@@ -85,10 +90,30 @@ def never_opened(trainjob: seen.TrainJob) -> bool:
 def _delete_unowned_copy(call: Call, name: str) -> None:
     """The copy goes with its owner; one that has none goes here."""
     copy = call.look(TRAINING_RUNTIMES, name, seen.Runtime)
-    if copy is None or copy.seen.metadata.owner_references or copy.seen.metadata.deleting:
+    if copy is not None:
+        _delete_if_unowned(call, copy.seen.metadata)
+
+
+def _delete_forgotten_copy(call: Call, name: str) -> None:
+    """The same for a TrainJob that is gone: a Stop that could not delete its copy may have come before.
+
+    Not a young one, for it may be that of a Start under way; nor one that is not this attempt's by its labels.
+    """
+    copy = call.look(TRAINING_RUNTIMES, name, seen.Runtime)
+    if copy is None:
         return
-    metadata = copy.seen.metadata
-    version = metadata.resource_version
+    metadata, settings = copy.seen.metadata, call.adapter.settings
+    identity = names.identity(metadata.labels)
+    if identity is None or identity.backend != settings.name or identity.name != name:
+        return
+    if not is_young(metadata, now=call.adapter.clock.now(), call_bound=settings.call_bound):
+        _delete_if_unowned(call, metadata)
+
+
+def _delete_if_unowned(call: Call, metadata: seen.Metadata) -> None:
+    if metadata.owner_references or metadata.deleting:
+        return
+    name, version = metadata.name, metadata.resource_version
     failure = call.delete(TRAINING_RUNTIMES, name, uid=metadata.uid, resource_version=version).failure
     # A conflict says that somebody uses it anew, or owns it by now; then it is theirs.
     if failure is not None and outcome(call.judge(failure)) not in ("absent", "conflict"):

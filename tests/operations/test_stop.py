@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from dispatch_kubeflow.backend import ObjectRef
@@ -15,7 +17,8 @@ from dispatch_kubeflow.backend.requests.resources import (
     TRAINING_RUNTIMES,
     Resource,
 )
-from dispatch_kubeflow.machine import ErrOutcomeUnknown
+from dispatch_kubeflow.machine import ErrOutcomeUnknown, SystemClock
+from dispatch_kubeflow.machine.rules import rulebook
 
 from .wire import Seen
 from .world import COPY, NAMESPACE, T_JOB, T_JOBS, World, cancelled, ended, refused, soon, start
@@ -135,6 +138,65 @@ def test_an_unowned_copy_whose_delete_is_refused_is_said(world: World) -> None:
     with refused("request.forbidden"):
         backend.stop(found.ref, ctx=soon())
     assert world.get(TRAIN_JOBS, "job-1") is None
+
+
+def unowned_copy(world: World, backend: Backend) -> ObjectRef:
+    """A TrainJob whose copy no Stop could delete, and that is gone; its reference."""
+    world.wire.lose_answer("POST", T_JOBS)
+    with pytest.raises(ErrOutcomeUnknown):
+        start(backend)
+    (found,) = backend.find("job", ctx=soon()).objects
+    world.wire.refuse("DELETE", COPY, 403, "Forbidden")
+    with refused("request.forbidden"):
+        backend.stop(found.ref, ctx=soon())
+    return found.ref
+
+
+class Later(SystemClock):
+    """A clock on which every copy is old."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=1)
+
+
+def test_a_repeated_stop_deletes_the_copy_that_the_first_one_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = world.backend()
+    target = unowned_copy(world, backend)
+    monkeypatch.setattr(backend._adapter, "clock", Later())
+    backend.stop(target, ctx=soon())
+    assert world.get(TRAINING_RUNTIMES, "job-1") is None
+
+
+def test_a_young_copy_of_a_trainjob_that_is_gone_may_be_anothers_start(world: World) -> None:
+    backend = world.backend()
+    target = unowned_copy(world, backend)
+    backend.stop(target, ctx=soon())
+    assert world.get(TRAINING_RUNTIMES, "job-1") is not None
+
+
+@pytest.mark.parametrize("label", ["backend", "job", "attempt"])
+def test_a_copy_of_another_identity_is_left_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
+    backend = world.backend()
+    target = unowned_copy(world, backend)
+    monkeypatch.setattr(backend._adapter, "clock", Later())
+    labels = {"metadata": {"labels": {f"dispatch-kubeflow.io/{label}": "7"}}}
+    world.cluster.patch(TRAINING_RUNTIMES, "job-1", labels, NAMESPACE)
+    backend.stop(target, ctx=soon())
+    assert world.get(TRAINING_RUNTIMES, "job-1") is not None
+
+
+@pytest.mark.rule("stop.deleted")
+def test_a_trainjob_that_a_finalizer_keeps_is_not_said_to_be_gone(world: World) -> None:
+    backend, target = running(world)
+    world.cluster.patch(TRAIN_JOBS, "job-1", {"metadata": {"finalizers": ["example.com/keep"]}}, NAMESPACE)
+    backend.stop(target, ctx=soon())
+    assert world.trainjob()["metadata"]["deletionTimestamp"]
+    rule = rulebook().decide("stop", operation="stop", mode="plain", finding="deleted")
+    assert rule.concludes == "deletion-begun"
 
 
 @pytest.mark.rule("stop.gone")
