@@ -1,4 +1,5 @@
 import copy
+import json
 
 import pytest
 from hypothesis import given
@@ -138,6 +139,21 @@ def test_secrets_deep_in_a_list_are_not_shown():
     patch = {"manager": "acme.io/x", "containers": [{"env": [{"name": "A", "value": SECRET}]}]}
     found = compare(lambda read: read["spec"]["runtimePatches"].append(patch))
     assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_secrets_that_a_webhook_kept_elsewhere_are_not_shown(times):
+    def keep(read):
+        kept = read["spec"]["trainer"]["args"] + [each["value"] for each in read["spec"]["trainer"]["env"]]
+        for _ in range(times + 1):
+            kept = json.dumps(kept)
+        read["metadata"]["annotations"]["policy.example/original"] = kept
+        read["spec"]["trainer"]["image"] = SECRET
+
+    found = compare(keep)
+    assert {each.path for each in found} == {"metadata.annotations[policy.example/original]", "spec.trainer.image"}
+    assert SECRET not in str(found)
+    assert f"<redacted>({len(SECRET)})" in str(found)
 
 
 def test_a_long_value_is_cut():
