@@ -45,9 +45,28 @@ class Drawer:
         story.world.pace = "settle" if self.chance.random() < 0.8 else "still"
         if story.world.pace == "still":
             story.do({"do": "pace", "pace": "still"})
+        for step in self._prologue():
+            story.do(step)
         for _ in range(self.length):
             story.do(self.step(story))
         story.end(way_out=self.chance.random() < 0.5)
+
+    def _prologue(self) -> list[Step]:
+        """Something that is there already when the schedule begins, without which half of all calls meet nothing."""
+        job = self.jobs[0]
+        mine: Step = {"by": "a", "job": job, "attempt": 1}
+        start, lift = {"do": "start", **mine}, {"do": "open", **mine}
+        soon: Step = {"do": "advance", "seconds": 2.0}
+        found = {
+            "nothing": [],
+            "gated": [start],
+            "opened": [start, lift, soon],
+            "held": [start, lift, soon, {"do": "hold", "n": 1, **mine}, soon],
+            "held gated": [start, {"do": "hold", "n": 1, **mine}],
+            "ended": [start, lift, soon, {"do": "finish", "job": job, "code": self.chance.choice((0, 1))}, soon],
+            "orphaned": [start, lift, soon, {"do": "kubectl", "deed": "orphan", "job": job, "attempt": 1}, soon],
+        }
+        return found[self.chance.choices(tuple(found), (30, 15, 25, 10, 4, 6, 5))[0]]
 
     def step(self, story: Story) -> Step:
         """The next step, drawn by what there is."""

@@ -135,15 +135,15 @@ def _leftovers(walk: Walk, name: str) -> str | None:
     found = False
     for what, named in (("GET jobsets", name), ("GET configmaps", f"{name}-runtime-snapshot")):
         got, exchange = walk.next(what, named)
-        if got not in ("ok", "absent"):
-            return walk.row(exchange)
-        found = found or got == "ok"
+        if got not in ("ok", "absent", "wrong-kind"):
+            result = "refused" if got == "conflict" else got
+            rule = walk.rule("start", step="leftover", result=result, stopped="not-tried")
+            return str(rule.id) if rule.sentinel != "none" else walk.row(exchange)
+        found = found or got != "absent"
     if not found:
         return None
     got, exchange = walk.next("GET trainjobs", name)
-    if got == "ok":
-        return "start.exists"
-    return "start.leftover" if got == "absent" else walk.row(exchange)
+    return "start.exists" if got == "ok" else "start.leftover"
 
 
 def _copy(walk: Walk, name: str) -> tuple[Object, bool] | str:
@@ -172,18 +172,27 @@ def _copy(walk: Walk, name: str) -> tuple[Object, bool] | str:
 
 
 def _reused(walk: Walk, name: str, found: Object, posted: Object) -> tuple[Object, bool] | str:
-    meta = found["metadata"]
-    if meta.get("ownerReferences"):
-        return "start.copy-owned"
-    if "deletionTimestamp" in meta:
-        return "start.copy-deleting"
-    ours = {key: value for key, value in posted["metadata"]["labels"].items() if key.startswith(PREFIX)}
-    if any((meta.get("labels") or {}).get(key) != value for key, value in ours.items()):
-        return "start.copy-differs"
-    if not _holds(posted["spec"], found["spec"]):
-        return "start.copy-differs"
-    got, exchange = walk.next("PATCH trainingruntimes", name)
-    return (exchange.answer, False) if got == "ok" else walk.row(exchange)
+    for _ in range(8):
+        meta = found["metadata"]
+        if meta.get("ownerReferences"):
+            return "start.copy-owned"
+        if "deletionTimestamp" in meta:
+            return "start.copy-deleting"
+        ours = {key: value for key, value in posted["metadata"]["labels"].items() if key.startswith(PREFIX)}
+        if any((meta.get("labels") or {}).get(key) != value for key, value in ours.items()):
+            return "start.copy-differs"
+        if not _holds(posted["spec"], found["spec"]):
+            return "start.copy-differs"
+        got, exchange = walk.next("PATCH trainingruntimes", name)
+        if got == "ok":
+            return exchange.answer, False
+        if got != "conflict":
+            return walk.row(exchange)
+        got, exchange = walk.next("GET trainingruntimes", name)
+        if got != "ok":
+            return walk.row(exchange)
+        found = exchange.answer
+    return "start.copy-flickers"
 
 
 def _created(walk: Walk, name: str, copy: tuple[Object, bool]) -> str:
@@ -196,7 +205,7 @@ def _created(walk: Walk, name: str, copy: tuple[Object, bool]) -> str:
             return f"context.{exchange.ended}"
         tries += 1
         if got == "denied" and _runtime_unseen(exchange):
-            if walk.outcome.ended - exchange.at < 0.05 or exchange.at - _first(walk, "POST trainjobs").at >= 2.0:
+            if exchange.answered - _first(walk, "POST trainjobs").at >= 2.0:
                 got = "runtime-unseen-late"
             else:
                 continue
@@ -208,6 +217,8 @@ def _created(walk: Walk, name: str, copy: tuple[Object, bool]) -> str:
             walk.next("DELETE trainingruntimes", name)
         return row
     created = exchange
+    if not _same_job(created.body, created.answer):
+        return _stopped(walk, "read-back", "differs", created.answer, created.answer)
     failed = _own(walk, name, copy[0], created.answer)
     if failed is not None:
         return _stopped(walk, "owner", failed, created.answer, None)
@@ -350,14 +361,14 @@ def _copy_goes(walk: Walk, name: str, uid: str) -> None:
 
 def _same_job(written: Object, read: Object) -> bool:
     """Whether a TrainJob is still what was written, as strictly as one can say it without the code under test."""
-    said, seen = written["metadata"], read["metadata"]
-    for key in ("labels", "annotations"):
-        if any((seen.get(key) or {}).get(name) != value for name, value in (said.get(key) or {}).items()):
-            return False
-    if "kueue.x-k8s.io/queue-name" in (seen.get("labels") or {}):
+    seen = {key: value for key, value in read["metadata"].items() if key not in _SERVERS}
+    if seen != written["metadata"]:
         return False
     spec = {key: value for key, value in read["spec"].items() if key != "runtimePatches" or value}
     return spec == written["spec"]
+
+
+_SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 
 
 def _holds(wanted: Any, found: Any) -> bool:
@@ -376,10 +387,10 @@ def _hold_family(walk: Walk) -> str:
     ref = walk.outcome.arguments[0]
     instance = walk.outcome.arguments[1] if walk.operation != "open" else None
     for _ in range(8):
-        got, exchange = walk.next("GET trainjobs", ref.name)
-        if got != "ok":
-            return walk.row(exchange)
-        job = exchange.answer
+        read = _read_job(walk, ref)
+        if isinstance(read, str):
+            return read
+        job, others = read
         same = job["metadata"]["uid"] == ref.uid
         jobset: Object | None = None
         looked = same and terminal(job) is not None
@@ -389,18 +400,60 @@ def _hold_family(walk: Walk) -> str:
                 return walk.row(exchange)
             jobset = exchange.answer if got == "ok" else None
         ended = "deletionTimestamp" in job["metadata"] or (looked and has_ended(job, jobset))
-        rule = _object_rule(walk, job, instance, same=same, ended=ended)
+        rule = _object_rule(walk, ref, job, instance, same=same, ended=ended)
         if rule.sentinel != "none":
             return str(rule.id)
-        done = _plan(walk, ref, job, instance, ended=ended, jobset=jobset, looked=looked)
+        read = job
+        done = _plan(walk, ref, job, others, instance, ended=ended, jobset=jobset, looked=looked)
         if done is not None:
             return done
         got, exchange = walk.next("PATCH trainjobs", ref.name)
+        if exchange.sent:
+            _check_body(walk, exchange, read, instance, ended=ended)
         if got == "ok":
             return "success"
         if got != "conflict":
             return walk.row(exchange)
     return "open.conflicts"
+
+
+def _check_body(walk: Walk, exchange: Exchange, job: Object, instance: int | None, *, ended: bool) -> None:
+    """The patch writes the record and `suspend` as contract section 7 has it, on what was read, and nothing else."""
+    meta, held = job["metadata"], hold_of(job)
+    assert held is not None
+    closed = annotation(job, "gate") == "closed"
+    match walk.operation:
+        case "open":
+            record, stopped = {"gate": "lifted"} if closed else {}, held[1] == "held"
+        case "hold":
+            record, stopped = {"hold": f"{instance}/held"}, True
+        case _:
+            record, stopped = {"hold": f"{instance}/released"}, closed
+    wanted = {PREFIX + key: value for key, value in record.items() if annotation(job, key) != value}
+    spec = {}
+    if bool(job["spec"].get("suspend")) != stopped and not (ended and walk.operation == "release"):
+        spec = {"suspend": stopped}
+    said = exchange.body["metadata"]
+    found = said.get("annotations") or {}, exchange.body.get("spec") or {}
+    if found != (wanted, spec) or (said["uid"], said["resourceVersion"]) != (meta["uid"], meta["resourceVersion"]):
+        raise Disagreement(
+            f"{walk.operation} was to write {wanted} and {spec} on {meta['resourceVersion']}, not {found}"
+        )
+
+
+def _read_job(walk: Walk, ref: Any) -> tuple[Object, list[Object]] | str:
+    """The TrainJob and, for Open and Release, the others of its job."""
+    if walk.operation != "hold":
+        failed = _list(walk, "trainjobs")
+        if failed is not None:
+            return walk.row(failed)
+        assert walk.last is not None
+        every = walk.last.answer["items"]
+        own = [each for each in every if each["metadata"]["name"] == ref.name]
+        if own:
+            return own[0], [each for each in every if each["metadata"]["name"] != ref.name]
+    got, exchange = walk.next("GET trainjobs", ref.name)
+    return (exchange.answer, []) if got == "ok" else walk.row(exchange)
 
 
 def terminal(job: Object) -> Object | None:
@@ -435,7 +488,7 @@ def hold_of(job: Object) -> tuple[int, str] | None:
     return None
 
 
-def _object_rule(walk: Walk, job: Object, instance: int | None, *, same: bool, ended: bool) -> Any:
+def _object_rule(walk: Walk, ref: Any, job: Object, instance: int | None, *, same: bool, ended: bool) -> Any:
     gate, mode, hold = annotation(job, "gate"), annotation(job, "mode"), hold_of(job)
     compared = "newer"
     if instance is not None and hold is not None:
@@ -443,6 +496,7 @@ def _object_rule(walk: Walk, job: Object, instance: int | None, *, same: bool, e
     return walk.rule(
         "object",
         uid="same" if same else "other",
+        backend="ours" if (job["metadata"].get("labels") or {}).get(PREFIX + "backend") == ref.backend else "other",
         ended="yes" if ended else "no",
         written_for="this-mode" if mode in (None, "plain") else "other-mode",
         gate=gate if gate in ("closed", "lifted") and mode is not None else "unreadable",
@@ -453,7 +507,15 @@ def _object_rule(walk: Walk, job: Object, instance: int | None, *, same: bool, e
 
 
 def _plan(
-    walk: Walk, ref: Any, job: Object, instance: int | None, *, ended: bool, jobset: Object | None, looked: bool
+    walk: Walk,
+    ref: Any,
+    job: Object,
+    others: list[Object],
+    instance: int | None,
+    *,
+    ended: bool,
+    jobset: Object | None,
+    looked: bool,
 ) -> str | None:
     """What the call does beside its patch: None where it patches now, else the row or `success`."""
     suspended = bool(job["spec"].get("suspend"))
@@ -467,7 +529,7 @@ def _plan(
             stands = held == (instance, "released")
             if ended or closed == suspended:
                 return "success" if stands else None
-            return None if closed else _rests(walk, ref, job, jobset, controllers=True, looked=looked)
+            return None if closed else _rests(walk, ref, others, jobset, controllers=True, looked=looked)
         case _:
             wanted = held[1] == "held"
             if not closed and wanted == suspended:
@@ -479,7 +541,7 @@ def _plan(
                 return "open.changed"
             if suspended and not wanted:
                 ran = (job["metadata"].get("generation") or 2) > 1
-                return _rests(walk, ref, job, jobset, controllers=ran, looked=looked)
+                return _rests(walk, ref, others, jobset, controllers=ran, looked=looked)
             return None
 
 
@@ -491,7 +553,8 @@ def _open_copy(walk: Walk, ref: Any, job: Object) -> str | None:
         return walk.row(exchange)
     meta = exchange.answer["metadata"]
     owners = meta.get("ownerReferences") or []
-    if "deletionTimestamp" in meta:
+    made = _CREATED.get(meta["uid"])
+    if "deletionTimestamp" in meta or (made is not None and made[1] != exchange.answer["spec"]):
         return "open.copy-lost"
     if owners:
         return None if all(each["uid"] == ref.uid for each in owners) else "open.copy-lost"
@@ -531,13 +594,22 @@ def remember_created(job: Object) -> None:
     _DIGESTS[uid] = annotation(job, "digest")
 
 
+def remember_copy(copy: Object) -> None:
+    """Keep what a runtime copy was when it was created."""
+    _CREATED[copy["metadata"]["uid"]] = {}, copy["spec"]
+
+
 def forget_created() -> None:
     _CREATED.clear()
     _DIGESTS.clear()
 
 
-def _rests(walk: Walk, ref: Any, job: Object, jobset: Object | None, *, controllers: bool, looked: bool) -> str | None:
+def _rests(
+    walk: Walk, ref: Any, others: list[Object], jobset: Object | None, *, controllers: bool, looked: bool
+) -> str | None:
     """C25 in full."""
+    if any(not each["spec"].get("suspend") and terminal(each) is None for each in others):
+        return "open.other-attempt"
     active = False
     attempt = ref.name.rpartition("-")[2]
     if controllers:
@@ -547,20 +619,21 @@ def _rests(walk: Walk, ref: Any, job: Object, jobset: Object | None, *, controll
                 return walk.row(exchange)
             jobset = exchange.answer if got == "ok" else None
         active = jobset is not None and _makes_jobs(jobset)
-        failed = _list(walk, "jobs")
+    lists = [*(("jobsets",) if others else ()), *(("jobs",) if controllers or others else ()), "pods"]
+    found: dict[str, list[Object]] = {}
+    for plural in lists:
+        failed = _list(walk, plural)
         if failed is not None:
             return walk.row(failed)
         assert walk.last is not None
-        active = active or any(map(makes_pods, walk.last.answer["items"]))
-    failed = _list(walk, "pods")
-    if failed is not None:
-        return walk.row(failed)
-    assert walk.last is not None
-    restless = [each for each in walk.last.answer["items"] if not rests(each)]
-    others = [each for each in restless if (each["metadata"]["labels"] or {}).get(PREFIX + "attempt") != attempt]
-    if len(others) < len(restless):
+        found[plural] = walk.last.answer["items"]
+    beside = [each for each in found.get("jobsets", ()) if each["metadata"]["name"] != ref.name]
+    active = active or any(map(_makes_jobs, beside)) or any(map(makes_pods, found.get("jobs", ())))
+    restless = [each for each in found["pods"] if not rests(each)]
+    of_others = [each for each in restless if each["metadata"]["labels"].get(PREFIX + "attempt") != attempt]
+    if len(of_others) < len(restless):
         return "open.pods-remain"
-    if others:
+    if of_others:
         return "open.other-attempt"
     return "open.controller-active" if active else None
 
@@ -613,8 +686,13 @@ def _stop(walk: Walk) -> str:
             return "success"
         if got != "ok":
             return walk.row(exchange)
-        unopened = never_opened(exchange.answer)
+        unopened, version = never_opened(exchange.answer), exchange.answer["metadata"]["resourceVersion"]
         got, exchange = walk.next("DELETE trainjobs", ref.name)
+        said = ((exchange.body or {}).get("preconditions") or {}).get("resourceVersion")
+        if exchange.sent and said != (version if unopened else None):
+            raise Disagreement(
+                f"stop was to delete {ref.name} as read ({version}, never opened: {unopened}), not {said}"
+            )
         if got == "ok":
             return _stop_copy(walk, ref.name)
         if got == "conflict" and unopened and tries < 8:

@@ -95,6 +95,7 @@ _ROW_WORDS = {
     "request.no-answer": "lost",
     "request.expired": "lost",
     "request.direct-other": "lost",
+    "request.expired-write": "refused",
     "request.invalid": "refused",
     "request.log-invalid": "refused",
 }

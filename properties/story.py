@@ -24,7 +24,7 @@ from dispatch_kubeflow.machine.record import Recorded, record_start
 from dispatch_kubeflow.machine.values import ObjectRef
 
 from . import truth
-from .expect import Disagreement, expected, forget_created, hold_of, remember_created
+from .expect import Disagreement, expected, forget_created, hold_of, remember_copy, remember_created
 from .wire import Exchange, Fault
 from .world import CALL_BOUND, NAMESPACE, PREFIX, Outcome, World, annotation, job_spec, label
 
@@ -188,7 +188,8 @@ class Story:
         return self._faults.get((exchange.actor, place))
 
     def _before(self, exchange: Exchange) -> None:
-        deed = self._deeds.pop((exchange.actor, self._places.get(exchange.actor, 0)), None)
+        place = (exchange.actor, self._places.get(exchange.actor, 0))
+        deed = self._deeds.pop(place, None) if exchange.call > 0 else None
         if deed is not None:
             self._play(deed)
         elif self.world.pace == "settle":
@@ -199,6 +200,10 @@ class Story:
             made = self.world.get(TRAIN_JOBS, exchange.name)
             if made is not None:
                 remember_created(made)
+        if exchange.what == "POST trainingruntimes" and exchange.committed:
+            copy = self.world.get(TRAINING_RUNTIMES, exchange.name)
+            if copy is not None:
+                remember_copy(copy)
 
     # Judging.
 
@@ -216,6 +221,10 @@ class Story:
                         known.append(each.ref)
 
     def _judge(self, outcome: Outcome) -> None:
+        with truth.judging():
+            self._judge_call(outcome)
+
+    def _judge_call(self, outcome: Outcome) -> None:
         truth.note(self.world, outcome, self.matrix)
         lying = any(each.fault is not None and each.fault.status == 404 for each in outcome.exchanges)
         if outcome.actor in ("r", "o") and outcome.operation in WRITES:

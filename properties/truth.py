@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dispatch_kubeflow.backend.requests.resources import (
@@ -33,6 +35,22 @@ MAIN = {
 DENIES_MAIN = frozenset({"not-applied", "nothing-written", "no-trainjob"})
 UNKNOWN_BY_SIGHT = frozenset({"start.exists", "start.leftover"})
 """ErrOutcomeUnknown because of what was seen, not because of a request without an answer."""
+
+
+class Asking:
+    """Whether it is the oracle that asks the tables just now, and not the code under test."""
+
+    oracle = False
+
+
+@contextmanager
+def judging() -> Iterator[None]:
+    """What is asked of the tables meanwhile is no visit of them."""
+    Asking.oracle = True
+    try:
+        yield
+    finally:
+        Asking.oracle = False
 
 
 class Lie(AssertionError):
@@ -71,12 +89,31 @@ def judge(world: World, outcome: Outcome, *, exact: bool = True) -> None:
         if wanted is not None and wanted != outcome.row:
             raise Disagreement(f"{outcome.operation}: {wanted} was expected, and it was {outcome}")
     _request_row(outcome)
+    _preconditions(world, outcome)
     if outcome.error is not None:
         _sentinel(world, outcome)
         _concludes(world, outcome)
         _effects(world, outcome)
     elif not outcome.crashed:
         _success(world, outcome)
+
+
+def _preconditions(world: World, outcome: Outcome) -> None:
+    """Every write applies only to what was read; and what a Stop deletes is what it was asked to delete."""
+    for each in outcome.exchanges:
+        if not each.sent or each.plural == "configmaps" or each.verb == "read":
+            continue
+        meta = (each.body or {}).get("metadata") or {}
+        if each.method == "PATCH" and not (meta.get("uid") and meta.get("resourceVersion")):
+            raise Lie(f"{each} carries no uid or no resourceVersion")
+        uid = ((each.body or {}).get("preconditions") or {}).get("uid")
+        if each.method == "DELETE" and not uid:
+            raise Lie(f"{each} carries no uid")
+        wrong = each.method == "DELETE" and outcome.operation == "stop" and each.name == outcome.arguments[0].name
+        if wrong and each.plural == "trainjobs" and uid != outcome.arguments[0].uid:
+            raise Lie(f"{each} is of another uid than {outcome.arguments[0]}")
+        if each.method == "DELETE" and each.body.get("propagationPolicy") != "Background":
+            raise Lie(f"{each} is not in the background")
 
 
 def judge_said(outcome: Outcome) -> None:
@@ -217,8 +254,11 @@ def _is_stopped(world: World, outcome: Outcome) -> None:
         same = now is not None and now["metadata"]["uid"] == each.answer["metadata"]["uid"]
         if now is not None and same and "deletionTimestamp" not in now["metadata"]:
             raise Lie(f"{outcome.row}: {each.name} still stands")
-    if any(each.job == job and each.attempt == attempt and each.at >= outcome.began for each in world.kubelet.starts):
-        raise Lie(f"{outcome.row}: a container of {job}-{attempt} ran")
+    if world.kubelet.live(job, attempt) and created:
+        raise Lie(f"{outcome.row}: a container of {job}-{attempt} runs")
+    ran = any(each.job == job and each.attempt == attempt and each.at >= outcome.began for each in world.kubelet.starts)
+    if ran and "never ran" in str(outcome.error):
+        raise Lie(f"{outcome.row} says that it never ran, and a container of {job}-{attempt} did")
 
 
 def _is_gated(world: World, outcome: Outcome) -> None:
@@ -254,6 +294,11 @@ def _success(world: World, outcome: Outcome) -> None:
             _is_deleted(world, outcome)
         case "stop_job":
             _nothing_left(world, outcome)
+        case "ceased":
+            _has_ceased(world, outcome)
+        case "output":
+            if any(each.subresource == "log" and not each.whole for each in outcome.exchanges):
+                raise Lie("output ended as if it were complete, and its stream was cut")
 
 
 def _states(world: World, resource: Any, name: str, since: int) -> list[dict[str, Any]]:
@@ -316,6 +361,15 @@ def _found(world: World, outcome: Outcome) -> None:
         stood = not any(e.type == "ADDED" and e.state.obj["metadata"]["uid"] == uid for e in events)
         if mine and stood and uid not in shown:
             raise Lie(f"find of {job} misses {name}")
+    if any(world.cluster.store.events(each, outcome.version_before) for each in (TRAIN_JOBS, JOB_SETS)):
+        return
+    # Nothing moved meanwhile: whatever has the name of an attempt and no TrainJob is an orphan that has to be shown.
+    names = {each.obj["metadata"]["name"] for each in world.cluster.store.states(TRAIN_JOBS, NAMESPACE)}
+    for state in world.cluster.store.states(JOB_SETS, NAMESPACE):
+        meta = state.obj["metadata"]
+        ours = meta["name"].rpartition("-")[0] == job and meta["name"] not in names and "deletionTimestamp" not in meta
+        if ours and backend == "gpu" and meta["uid"] not in shown and not meta.get("ownerReferences"):
+            raise Lie(f"find of {job} misses the orphan {meta['name']}")
     every = {
         each.state.obj["metadata"]["uid"]
         for resource in (TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS)
@@ -323,6 +377,15 @@ def _found(world: World, outcome: Outcome) -> None:
     }
     if not shown <= every:
         raise Lie(f"find of {job} shows what never was: {shown - every}")
+
+
+def _has_ceased(world: World, outcome: Outcome) -> None:
+    ref = outcome.arguments[0]
+    if outcome.value.ceased and ref.kind == "TrainJob":
+        job, _, attempt = ref.name.rpartition("-")
+        live = world.kubelet.live(job, attempt)
+        if live:
+            raise Lie(f"ceased says that {ref.name} has, and {live} run")
 
 
 def _is_deleted(world: World, outcome: Outcome) -> None:
@@ -336,6 +399,18 @@ def _is_deleted(world: World, outcome: Outcome) -> None:
 
 def _nothing_left(world: World, outcome: Outcome) -> None:
     job = outcome.arguments[0]
+    flying = [
+        each
+        for each in world.wire.pending
+        if each.process == world.actors[outcome.actor].process and each.name.rpartition("-")[0] == job
+    ]
+    if any(each.what == "POST trainjobs" for each in flying):
+        raise Lie(f"stop_job of {job} succeeded, and a create of its own Backend is on its way")
+    for state in world.cluster.store.states(JOB_SETS, NAMESPACE):
+        meta = state.obj["metadata"]
+        old = int(meta["resourceVersion"]) <= outcome.version_before
+        if meta["name"].rpartition("-")[0] == job and old and outcome.value is None:
+            raise Lie(f"stop_job of {job} succeeded, and JobSet {meta['name']} stands")
     backend = world.backends[outcome.actor].name
     for resource in (TRAIN_JOBS, JOB_SETS, JOBS, PODS, TRAINING_RUNTIMES):
         for each in world.of_job(resource, job):

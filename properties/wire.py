@@ -96,7 +96,9 @@ class Exchange:
     name: str = ""
     subresource: str = ""
     ended: str | None = None
-    resource_version: int = 0
+    answered: float = 0.0
+    process: int = 0
+    raw: bytes = b""
 
     @property
     def answer(self) -> Any:
@@ -140,6 +142,7 @@ class Wire:
         self.apiserver = apiserver
         self.turns = turns
         self.exchanges: list[Exchange] = []
+        self.pending: list[Exchange] = []
         self.plan: Plan = lambda _: None
         self.before: Callable[[Exchange], None] = lambda _: None
         self.after: Callable[[Exchange], None] = lambda _: None
@@ -160,6 +163,12 @@ class Wire:
         exchange.committed = self.apiserver.requests[-1].committed
         return answer
 
+    def replay(self, exchange: Exchange) -> int | None:
+        """Somebody in between sends a request again, long after; the version it committed, if it did."""
+        again = Exchange(-1, exchange.actor, -1, self.turns.clock.monotonic())
+        self.deliver(again, exchange.raw)
+        return again.committed
+
 
 @dataclass(slots=True)
 class Actor:
@@ -167,7 +176,9 @@ class Actor:
 
     name: str
     token: str
+    process: int = 0
     call: int = 0
+    operation: str = ""
     bound: float = 30.0
     """Seconds that one request may take."""
     ctx: Context | None = None
@@ -185,10 +196,15 @@ class Source:
         call.left()
         wire, actor = self._wire, self._actor
         wire.turns.pause()
-        exchange = Exchange(len(wire.exchanges), actor.name, actor.call, wire.turns.clock.monotonic())
+        task = wire.turns.current
+        # What streams and notes do on their own is a call's only while somebody watches.
+        own = task is not None and task.background and actor.operation != "watch"
+        call_number = -1 if own else actor.call
+        exchange = Exchange(len(wire.exchanges), actor.name, call_number, wire.turns.clock.monotonic())
         wire.exchanges.append(exchange)
         wire.before(exchange)
-        exchange.fault = wire.plan(exchange)
+        exchange.process = actor.process
+        exchange.fault = None if own else wire.plan(exchange)
         actor.pending = exchange
         if exchange.fault is not None and exchange.fault.kind == "crash-before":
             raise Crash
@@ -321,7 +337,7 @@ class MemorySocket:
             return len(self._request)
         if kind == "reset-half":
             raise BrokenPipeError(32, "Broken pipe")
-        self._request = bytes(data)
+        self._request = exchange.raw = bytes(data)
         self._sent_whole()
         return len(data)
 
@@ -355,6 +371,7 @@ class MemorySocket:
             return
         if kind == "late":
             assert fault is not None
+            self._wire.pending.append(exchange)
             self._wire.later(fault.seconds, self._late)
             return
         if kind == "answer":
@@ -378,8 +395,10 @@ class MemorySocket:
         self._put(answer)
         if fault is not None and kind == "slow":
             self._from += fault.seconds
+        exchange.answered = self._from
 
     def _late(self) -> None:
+        self._wire.pending.remove(self._exchange)
         self._wire.deliver(self._exchange, self._request)
         self._wire.after(self._exchange)
 

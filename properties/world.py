@@ -209,6 +209,7 @@ class World:
         self.pace = "settle"
         self.wire.before = self._between
         self._calls = 0
+        self._processes = 0
 
     def close(self) -> None:
         for backend in self.backends.values():
@@ -228,7 +229,8 @@ class World:
     ) -> Backend:
         """A Backend in a process of its own; made anew it is another process that remembers nothing."""
         given = settings(of, read_only)
-        actor = self.actors[name] = Actor(name, token or self.admin)
+        self._processes += 1
+        actor = self.actors[name] = Actor(name, token or self.admin, self._processes)
         door = Door(Access(self.wire, actor), request_timeout=given.request_timeout, clock=self.clock)  # type: ignore[arg-type] # as much of it as a Sender uses
         gates = Gates(
             read_only=read_only,
@@ -261,7 +263,7 @@ class World:
         """One public call of one caller, to its end."""
         self._calls += 1
         one = self.actors[actor]
-        one.call = self._calls
+        one.call, one.operation = self._calls, operation
         # The hold family wants a deadline; so do all who do not want to wait for ever.
         ctx = (
             Context.with_timeout(timeout, clock=self.clock)
@@ -286,6 +288,7 @@ class World:
             raise
         except BaseException as error:  # noqa: BLE001 - nothing else may leave the package, so it is judged
             outcome.strange = error
+        one.operation = ""
         outcome.ended = self.clock.monotonic()
         outcome.context_ended = ctx.ended
         number = one.call

@@ -1,0 +1,70 @@
+"""The command line of the properties: a long fuzz, a replay, the matrix.
+
+python -m properties fuzz --seconds 60
+python -m properties replay --seed 7 '[{"do": ...}]'
+python -m properties report --schedules 2000
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+
+from . import report, runner
+
+
+def main() -> int:
+    """Run one command; 1 where something was violated."""
+    parser = argparse.ArgumentParser(prog="python -m properties")
+    commands = parser.add_subparsers(dest="command", required=True)
+    fuzz = commands.add_parser("fuzz", help="play schedules for so many seconds")
+    fuzz.add_argument("--seconds", type=float, default=60.0)
+    fuzz.add_argument("--seed", type=int, default=None, help="the first seed; the time's by default")
+    replay = commands.add_parser("replay", help="play one schedule again, and tell it")
+    replay.add_argument("--seed", type=int, default=0)
+    replay.add_argument("steps", nargs="?", help="the steps as JSON; drawn from the seed where none are given")
+    told = commands.add_parser("report", help="play schedules and print what was visited, and what was true")
+    told.add_argument("--schedules", type=int, default=2000)
+    given = parser.parse_args()
+    return {"fuzz": _fuzz, "replay": _replay, "report": _report}[given.command](given)
+
+
+def _fuzz(given: argparse.Namespace) -> int:
+    first = int(time.time()) if given.seed is None else given.seed
+    end = time.monotonic() + given.seconds
+    done = runner.run(itertools.count(first), until=lambda run: time.monotonic() >= end or len(run.failures) >= 5)
+    for failure in done.failures:
+        _say(str(failure))
+    _say(f"seeds {first} to {first + done.schedules - 1}")
+    _say(done.line)
+    return 1 if done.failures else 0
+
+
+def _replay(given: argparse.Namespace) -> int:
+    if given.steps is None:
+        story, error = runner.one(given.seed)
+    else:
+        story, error = runner.play(given.seed, json.loads(given.steps))
+    _say("\n".join(story.world.story))
+    if error is not None:
+        _say(f"{type(error).__name__}: {error}")
+    return 1 if error is not None else 0
+
+
+def _report(given: argparse.Namespace) -> int:
+    done = runner.run(iter(range(given.schedules)), until=lambda _: False)
+    _say(report.matrix(done.matrix))
+    _say(report.visits(done.floors))
+    _say(done.line)
+    return 1 if done.failures else 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
