@@ -85,8 +85,23 @@ examples: $(READY) ## the tests and the properties, with coverage
 		echo "Coverage of $${bound%:*}: at least $${bound#*:} %, branches too"; \
 	done
 
+# Longer than a check of a change should take.
+.PHONY: every-byte
+every-byte: $(READY) ## every fault at every byte of request and answer
+	DISPATCH_EVERY_BYTE=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q tests/requests/test_faults.py
+
+.PHONY: bench
+bench: $(READY) ## what a decision, a request and a deadline cost; on an idle machine
+	$(BIN)/python -m tests.benchmarks.machine
+	$(BIN)/python -m tests.benchmarks.bench_request_cost
+	$(BIN)/python -m tests.benchmarks.bench_deadline_overshoot
+
 # The real control plane brings its own makefile.
 ifneq ($(wildcard tests/real/Makefile),)
+.PHONY: real
+real: $(READY) ## leave a real control plane running; prints its KUBECONFIG
+	@$(MAKE) --no-print-directory -C tests/real up PYTHON="$(abspath $(BIN))/python"
+
 .PHONY: test-real
 test-real: $(READY) ## the tests against a real control plane
 	$(MAKE) -C tests/real test PYTHON="$(abspath $(BIN))/python"
