@@ -269,10 +269,11 @@ class Hub:
             self._closed = True
             if self._session is not None:
                 self._end(self._session)
-            if self._keeper is not None:
-                self._keeper.finish()
-                self._driver.join([self._keeper])
-                self._keeper = None
+            keeper = self._keeper
+        if keeper is not None:
+            # Not in the lock of the hub: who watches leaves through it, and must not wait for the last notes.
+            keeper.finish()
+            self._driver.join([keeper])
 
     def _begin(self) -> Session:
         # In the lock of the hub: no stream is opened before the last ones of that kind have ended.

@@ -29,7 +29,7 @@ BETWEEN_WRITES = 1.0
 """Seconds between two writes of the same notes, unless they have just been settled."""
 AGAIN = 5.0
 """Seconds after which what failed is tried again."""
-LAST_WRITES = 1.0
+LAST_WRITES = 0.4
 """Seconds that the last writes may take when the Backend is closed."""
 CONFLICTS = 3
 REFUSED = frozenset({"401", "403"})
@@ -131,9 +131,13 @@ class NoteKeeper:
         self._work.set()
 
     def finish(self) -> None:
-        """Write what is left, and stop."""
-        self._ctx = self._ctx.child(timeout=LAST_WRITES)
-        self._finished = True
+        """Write what is left, and stop. What is being asked or written right now is given up. Again: nothing."""
+        with self._lock:
+            if self._finished:
+                return
+            under_way, self._ctx = self._ctx, Context.with_timeout(LAST_WRITES, clock=self._clock)
+            self._finished = True
+        under_way.cancel()
         self._work.set()
 
     # One step: what has come is noted, what is due is written.

@@ -209,7 +209,7 @@ def test_notes_that_cannot_be_kept_change_no_view(world: World, method: str, sta
         assert refusal.hit.wait(LIMIT)
         backend.open(ref, ctx=soon())
         next(view for view in views if view.objects[0].pods.running == 2)
-    assert backend._adapter.hub.notes(ref.uid) is not None
+    world.until(lambda: backend._adapter.hub.notes(ref.uid))
 
 
 def test_a_write_that_fails_is_made_again(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -186,6 +187,52 @@ def test_close_ends_a_watch(world: World) -> None:
     threading.Timer(0.1, backend.close).start()
     with stopped("closed"):
         next(views)
+
+
+def test_close_ends_a_watch_at_once_though_a_request_for_its_notes_hangs(world: World) -> None:
+    backend = world.backend()
+    start(backend)
+    hangs = world.wire.hang("GET", r"configmaps", times=99)
+    views = backend.watch("job", ctx=soon())
+    next(views)
+    assert hangs.hit.wait(LIMIT)
+    ended_at: list[float] = []
+
+    def watch_on() -> None:
+        with stopped("its Backend was closed"):
+            list(views)
+        ended_at.append(time.monotonic())
+
+    watcher = threading.Thread(target=watch_on)
+    watcher.start()
+    began = time.monotonic()
+    backend.close()
+    closed = time.monotonic()
+    watcher.join(LIMIT)
+    assert ended_at[0] - began < 0.3
+    assert closed - began < 1.0
+
+
+def test_a_watch_ends_at_its_deadline_though_its_backend_is_being_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatch_kubeflow.backend.operations.note_keeper.LAST_WRITES", 2.0)
+    backend = world.backend()
+    start(backend)
+    hangs = world.wire.hang("GET", r"configmaps", times=99)
+    first = backend.watch("job", ctx=soon())
+    next(first)
+    assert hangs.hit.wait(LIMIT)
+    second = backend.watch("job", ctx=soon())
+    closing = threading.Thread(target=backend.close)
+    closing.start()
+    world.until(lambda: backend._adapter.running.life != "open")
+    began = time.monotonic()
+    for views in (first, second):
+        with pytest.raises(DispatchError):
+            list(views)
+    assert time.monotonic() - began < 0.5
+    closing.join(LIMIT)
 
 
 def test_a_watch_whose_backend_was_closed_before_its_first_view_says_so(world: World) -> None:
