@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dispatch_kubeflow.backend.embedded.kubelet import Script
 from dispatch_kubeflow.backend.requests.resources import JOB_SETS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from dispatch_kubeflow.machine.values import ObjectRef
 
 from . import truth
-from .expect import remember_created
+from .expect import remember_created, terminal
 from .wire import Fault
 from .world import CALL_BOUND, NAMESPACE, Outcome, World, job_spec
 
@@ -161,6 +162,76 @@ def unowned(world: World) -> ObjectRef:
     return world.ref(created)
 
 
+def held_at_its_end(world: World) -> ObjectRef:
+    """Held just after its containers had ended, and before anybody said so: a job that has ended, with a hold."""
+    ref = opened(world)
+    world.cluster.controllers["trainer"].lag = 5.0
+    for pod in world.of_job(PODS, "job"):
+        world.kubelet.end(pod["metadata"]["uid"], 0)
+    world.advance(1.0)
+    outcome = world.call("a", "hold", ref, 5)
+    assert outcome.error is None, outcome
+    world.cluster.controllers["trainer"].lag = 0.0
+    world.advance(10.0)
+    assert terminal(world.get(TRAIN_JOBS, ref.name) or {}) is not None
+    return ref
+
+
+def foreign_end(world: World) -> ObjectRef:
+    """A TrainJob that shows the end of a JobSet that is not its own: an orphan's, of its name."""
+    ref = opened(world)
+    saved = world.get(TRAIN_JOBS, ref.name)
+    assert saved is not None
+    world.cluster.delete(TRAIN_JOBS, ref.name, NAMESPACE, propagation="Orphan")
+    world.advance(1.0)
+    for pod in world.of_job(PODS, "job"):
+        world.kubelet.end(pod["metadata"]["uid"], 0)
+    world.advance(2.0)
+    meta = {key: saved["metadata"][key] for key in ("name", "namespace", "labels", "annotations")}
+    world.cluster.create(TRAIN_JOBS, {"metadata": meta, "spec": saved["spec"]}, NAMESPACE)
+    world.advance(2.0)
+    again = world.get(TRAIN_JOBS, ref.name)
+    assert again is not None
+    assert terminal(again) is not None
+    return world.ref(again)
+
+
+def stale_owner(world: World) -> ObjectRef:
+    """A copy whose owner has the name of the TrainJob and another UID; the collector has not seen it yet."""
+    ref = started(world)
+    world.cluster.controllers["collector"].down = True
+    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": ref.name, "uid": "0-stale"}
+    world.cluster.patch(TRAINING_RUNTIMES, ref.name, {"metadata": {"ownerReferences": [owner]}}, NAMESPACE)
+    return ref
+
+
+def two_attempts(world: World) -> ObjectRef:
+    """A second attempt, gated, while the first one runs."""
+    opened(world)
+    return started(world, 2)
+
+
+def old_pods(world: World) -> ObjectRef:
+    """Held, and its JobSet made anew, while a pod of the old one does not end."""
+    ref = opened(world)
+    world.kubelet.plan = Script(stop_after=None, hang=True)
+    world.kubelet._scripts = {key: Script(hang=True) for key in world.kubelet._scripts}
+    outcome = world.call("a", "hold", ref, 5)
+    assert outcome.error is None, outcome
+    world.advance(1.0)
+    world.cluster.delete(JOB_SETS, ref.name, NAMESPACE, propagation="Background")
+    world.advance(3.0)
+    assert world.kubelet.live("job")
+    return ref
+
+
+def let_go(world: World) -> None:
+    """Whatever hangs may end."""
+    world.cluster.controllers["collector"].down = False
+    for run in list(world.kubelet.running()):
+        world.kubelet.unhang(run.uid)
+
+
 def _nothing(_: World) -> None:
     return None
 
@@ -204,6 +275,11 @@ SCENES: tuple[Scene, ...] = (
     Scene("release", held, _call("release", 5)),
     Scene("release stale", held, _call("release", 4)),
     Scene("release unheld", opened, _call("release", 1)),
+    Scene("release ended", held_at_its_end, _call("release", 5)),
+    Scene("hold beside a foreign end", foreign_end, _call("hold", 5)),
+    Scene("open with a stale owner", stale_owner, _call("open")),
+    Scene("open beside a running attempt", two_attempts, _call("open")),
+    Scene("release beside old pods", old_pods, _call("release", 5)),
     Scene("stop gated", started, _call("stop")),
     Scene("stop", opened, _call("stop")),
     Scene("stop found", unowned, _call("stop")),
@@ -274,6 +350,7 @@ def check(scene: Scene, faults: dict[int, Fault], matrix: truth.Matrix) -> Outco
 
 def recover(world: World) -> None:
     """No state is a dead end: another process finds what there is, waits for what may come, and stops it all."""
+    let_go(world)
     world.backend("b")
     world.advance(CALL_BOUND)
     found = world.call("b", "find", "job")

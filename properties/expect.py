@@ -5,13 +5,15 @@ the contract's order, so a request too many, too few or out of order is found as
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
+from dispatch_kubeflow.backend.embedded.clock import START
 from dispatch_kubeflow.machine.rules import rulebook
 
 from .facts import request_row, word
 from .wire import Exchange
-from .world import NAMESPACE, PREFIX, Outcome, annotation
+from .world import CALL_BOUND, NAMESPACE, PREFIX, Outcome, annotation
 
 Object = dict[str, Any]
 READ_ONLY = ("find", "watch", "output", "ceased", "capabilities")
@@ -682,10 +684,12 @@ def _stop(walk: Walk) -> str:
         return _stop_other(walk, ref)
     for tries in range(1, 10):
         got, exchange = walk.next("GET trainjobs", ref.name)
-        if got == "absent" or (got == "ok" and exchange.answer["metadata"]["uid"] != ref.uid):
-            return "success"
+        if got == "absent":
+            return _forgotten_copy(walk, ref)
         if got != "ok":
             return walk.row(exchange)
+        if exchange.answer["metadata"]["uid"] != ref.uid:
+            return "success"
         unopened, version = never_opened(exchange.answer), exchange.answer["metadata"]["resourceVersion"]
         got, exchange = walk.next("DELETE trainjobs", ref.name)
         said = ((exchange.body or {}).get("preconditions") or {}).get("resourceVersion")
@@ -725,13 +729,33 @@ def _failed_delete(walk: Walk, ref: Any, plural: str, got: str, exchange: Exchan
     return walk.row(exchange)
 
 
+def _forgotten_copy(walk: Walk, ref: Any) -> str:
+    """The copy of a TrainJob that is gone: this attempt's own, unowned, and not so young that a Start may be at it."""
+    got, exchange = walk.next("GET trainingruntimes", ref.name)
+    if got == "absent":
+        return "success"
+    if got != "ok":
+        return walk.row(exchange)
+    meta = exchange.answer["metadata"]
+    labels = meta.get("labels") or {}
+    ours = labels.get(PREFIX + "backend") == ref.backend
+    named = f"{labels.get(PREFIX + 'job')}-{labels.get(PREFIX + 'attempt')}" == ref.name
+    made = (datetime.fromisoformat(meta["creationTimestamp"]) - START).total_seconds()
+    if not (ours and named) or exchange.answered - made < CALL_BOUND:
+        return "success"
+    return _delete_unowned(walk, ref.name, meta)
+
+
 def _stop_copy(walk: Walk, name: str) -> str:
     got, exchange = walk.next("GET trainingruntimes", name)
     if got == "absent":
         return "success"
     if got != "ok":
         return walk.row(exchange)
-    meta = exchange.answer["metadata"]
+    return _delete_unowned(walk, name, exchange.answer["metadata"])
+
+
+def _delete_unowned(walk: Walk, name: str, meta: Object) -> str:
     if meta.get("ownerReferences") or "deletionTimestamp" in meta:
         return "success"
     got, exchange = walk.next("DELETE trainingruntimes", name)

@@ -143,6 +143,7 @@ class Wire:
         self.turns = turns
         self.exchanges: list[Exchange] = []
         self.pending: list[Exchange] = []
+        self.streams: list[MemorySocket] = []
         self.plan: Plan = lambda _: None
         self.before: Callable[[Exchange], None] = lambda _: None
         self.after: Callable[[Exchange], None] = lambda _: None
@@ -358,8 +359,20 @@ class MemorySocket:
 
     def close(self) -> None:
         self._shut = True
+        self._end_stream()
+
+    def break_off(self) -> None:
+        """The connection of a stream ends in the middle."""
+        self._shut = True
+        self._answer.clear()
+        self._end_stream()
+
+    def _end_stream(self) -> None:
         if self._stream is not None:
             self._stream.close()
+            self._stream = None
+        if self in self._wire.streams:
+            self._wire.streams.remove(self)
 
     # The other end.
 
@@ -407,6 +420,7 @@ class MemorySocket:
         fault = self._fault
         if answer.stream is not None:
             self._stream = answer.stream
+            self._wire.streams.append(self)
             self._answer += head
             return
         body = (
@@ -446,8 +460,7 @@ class MemorySocket:
             self._answer += http.chunk(lines)
         if self._stream.ended:
             self._answer += http.LAST_CHUNK
-            self._stream.close()
-            self._stream = None
+            self._end_stream()
 
     def _over(self) -> bool:
         """Whether nothing will ever come, because the connection is closed."""
