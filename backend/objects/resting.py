@@ -142,13 +142,16 @@ def _remaining(kind: Literal["Pod", "JobSet", "Job"], metadata: Metadata, attemp
 
 
 def _jobset_makes_pods(jobset: JobSet) -> Why | None:
-    """A JobSet that has ended makes no Job any more; a suspended one neither, once its controller says so itself."""
+    """A JobSet that has ended makes no Job any more; a suspended one neither, once its controller says so itself, or
+    if it never was anything else.
+    """
     conditions = jobset.status.conditions
     if is_true(conditions, "Completed") or is_true(conditions, "Failed"):
         return None
     if not jobset.spec.suspend:
         return "jobset-not-suspended"
-    return None if is_true(conditions, "Suspended") else "jobset-not-yet-suspended"
+    stopped = is_true(conditions, "Suspended") or _never_changed(jobset.metadata)
+    return None if stopped else "jobset-not-yet-suspended"
 
 
 def _job_makes_pods(job: Job) -> Why | None:
@@ -160,4 +163,10 @@ def _job_makes_pods(job: Job) -> Why | None:
         return None
     if not job.spec.suspend:
         return "job-not-suspended"
-    return None if is_true(status.conditions, "Suspended") else "job-not-yet-suspended"
+    stopped = is_true(status.conditions, "Suspended") or _never_changed(job.metadata)
+    return None if stopped else "job-not-yet-suspended"
+
+
+def _never_changed(metadata: Metadata) -> bool:
+    """Whether the spec is what the object was created with: no controller, however late, has seen another."""
+    return metadata.generation == 1

@@ -77,9 +77,10 @@ def job(
     name: str = "resnet-1-node-0",
     uid: str = "job-uid",
     owner: str | None = "jobset-uid",
+    generation: int | None = None,
     **status: Any,
 ) -> seen.Job:
-    metadata: dict[str, Any] = {"name": name, "uid": uid}
+    metadata: dict[str, Any] = {"name": name, "uid": uid, "generation": generation}
     if owner is not None:
         metadata["ownerReferences"] = [{"kind": "JobSet", "uid": owner, "controller": True}]
     obj = {

@@ -87,6 +87,11 @@ def test_nothing_remains_where_nothing_is():
     assert str(remains()) == ""
 
 
+def test_what_was_made_suspended_and_never_changed_rests_before_its_controller_says_so():
+    found = remains(jobset=jobset(suspend=True, generation=1), jobs=[job(suspend=True, generation=1)])
+    assert found.fact == "rests"
+
+
 def test_a_held_job_whose_pods_ended_rests():
     found = remains(jobset=jobset(SUSPENDED, suspend=True), jobs=[job(SUSPENDED, suspend=True)], pods=[succeeded()])
     assert found.fact == "rests"
@@ -98,6 +103,8 @@ def test_a_held_job_whose_pods_ended_rests():
         ("jobset-not-suspended", jobset()),
         ("jobset-not-suspended", jobset(SUSPENDED)),
         ("jobset-not-yet-suspended", jobset(suspend=True)),
+        ("jobset-not-yet-suspended", jobset(suspend=True, generation=2)),
+        ("jobset-not-suspended", jobset(generation=1)),
         ("jobset-not-yet-suspended", jobset(condition("Suspended", "False"), suspend=True)),
     ],
 )
@@ -117,6 +124,9 @@ def test_a_jobset_that_has_ended_makes_no_pods(type_):
         ("job-not-suspended", job()),
         ("job-not-suspended", job(condition("FailureTarget"))),
         ("job-not-yet-suspended", job(suspend=True)),
+        ("job-not-yet-suspended", job(suspend=True, generation=2)),
+        ("job-not-suspended", job(generation=1)),
+        ("job-has-pods", job(suspend=True, generation=1, active=1)),
         ("job-has-pods", job(SUSPENDED, suspend=True, active=1)),
         ("job-has-pods", job(SUSPENDED, suspend=True, terminating=1)),
         ("job-has-pods", job(SUSPENDED, suspend=True, uncountedTerminatedPods={"failed": ["1"]})),

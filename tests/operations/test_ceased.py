@@ -91,6 +91,17 @@ def test_a_gated_job_was_never_opened(world: World) -> None:
     assert (found.ceased, kinds(found)) == (True, ["never-opened"])
 
 
+def test_a_gated_job_was_never_opened_though_no_controller_has_looked_at_it_yet(world: World) -> None:
+    for controller in ("jobset", "kube-controller-manager"):
+        world.cluster.take_down(controller)
+    world.cluster.admission.set_down(False)
+    backend = world.backend()
+    ref = start(backend)
+    world.until(lambda: world.get(JOB_SETS, "job-1"))
+    found = backend.ceased(ref, ctx=soon())
+    assert (found.ceased, kinds(found)) == (True, ["never-opened"])
+
+
 def test_a_gated_job_that_this_backend_stopped_was_never_opened(world: World) -> None:
     backend = world.backend()
     ref = start(backend)
