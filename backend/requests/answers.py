@@ -20,10 +20,38 @@ from .request import Request
 # The statuses that have a row of their own on the page: A2 to A7.
 ROWS = frozenset({400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422})
 
-_DENIED = re.compile(r'admission webhook "([^"]+)" denied the request')
-_WEBHOOK_FAILED = re.compile(r'failed calling webhook "([^"]+)"')
+# A webhook's name is a DNS name.
+_DENIED = re.compile(r'admission webhook "([^"]{1,253})" denied the request')
+_WEBHOOK_FAILED = re.compile(r'failed calling webhook "([^"]{1,253})"')
 _WARNING = re.compile(r'\b[0-9]{3} [^ "]+ "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
+# A reason as Kubernetes has them; a webhook may write anything there.
+_REASON = re.compile(r"[A-Za-z][A-Za-z0-9]{0,127}")
+
+
+class _Owner(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What an object's metadata must look like for those who read it: as Kubernetes writes it, or absent."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[_Owner] = []
+    finalizers: list[str] = []
 
 
 def failed(
@@ -91,6 +119,8 @@ def refusal(
     """The failure that a status other than 2xx is: by its row if it has one, else no definite answer."""
     said = _status_object(body)
     reason = _string(said, "reason")
+    if reason is not None and _REASON.fullmatch(reason) is None:
+        reason = redacted(reason, request.body)
     message = _string(said, "message") or ""
     clean = redacted(message, request.body)
     denied = _DENIED.match(message)
@@ -162,7 +192,7 @@ def require_kind(api_version: Any, kind: Any, wanted_version: str, wanted_kind: 
         return
     if not (isinstance(api_version, str) and isinstance(kind, str) and api_version and kind) or kind == "Status":
         raise AnswerMalformed("it is not the object that was asked for")
-    raise WrongKind(f"{kind} of {api_version}, not {wanted_kind} of {wanted_version}")
+    raise WrongKind(f"{kind[:253]} of {api_version[:253]}, not {wanted_kind} of {wanted_version}")
 
 
 def _as_asked(request: Request, answer: Any) -> dict[str, Any]:
@@ -191,6 +221,19 @@ def _object(request: Request, answer: dict[str, Any]) -> None:
             raise AnswerMalformed("it is an object of another namespace")
     resource = request.resource
     require_kind(answer.get("apiVersion"), answer.get("kind"), resource.api_version, resource.kind)
+    if wanted is not None:
+        _identified(request, metadata)
+
+
+def _identified(request: Request, metadata: Any) -> None:
+    """Raise AnswerMalformed for metadata that do not say which object this is, or that no reader could take."""
+    try:
+        seen = msgspec.convert(metadata, _Metadata)
+    except msgspec.ValidationError as error:
+        raise AnswerMalformed(f"its metadata are none: {error}") from None
+    stored = "dryRun" not in request.query  # what was never stored has no version, and need not have a UID
+    if stored and (not seen.uid or (not seen.resource_version and request.expect != "delete")):
+        raise AnswerMalformed("it does not say which object it is, by UID and resourceVersion")
 
 
 def _list(request: Request, answer: dict[str, Any]) -> None:
@@ -252,5 +295,5 @@ def _names(said: Mapping[str, Any], request: Request) -> bool:
         and request.name is not None
         and details.get("name") == request.name
         and details.get("group", "") == resource.group
-        and details.get("kind") in {resource.plural, resource.kind}
+        and details.get("kind") in (resource.plural, resource.kind)
     )

@@ -23,6 +23,8 @@ from .test_faults import NEW, REQUESTS, ask
 
 SAMPLES = Path(__file__).parent / "http-answers.json"
 GET = REQUESTS["get"]
+STORED = {**NEW, "metadata": {**NEW["metadata"], "uid": "u-1", "resourceVersion": "8"}}
+NAMED = ["get", "create", "patch", "delete"]
 
 
 def said(request: Request, status: int, body: object, headers: dict[str, str] | None = None):
@@ -247,9 +249,75 @@ def test_an_object_of_another_name_is_no_answer(metadata):
         assert failure.result == "lost"
 
 
+@pytest.mark.parametrize("verb", NAMED)
+@pytest.mark.parametrize("uid", [None, "", 5, []])
+def test_an_object_without_a_uid_is_no_answer(verb, uid):
+    """It would be taken for another object of the name, and what was asked about for gone."""
+    assert said(REQUESTS[verb], 200, STORED).failure is None
+    for metadata in ({**NEW["metadata"], "resourceVersion": "8"}, {**STORED["metadata"], "uid": uid}):
+        failure = said(REQUESTS[verb], 200, {**STORED, "metadata": metadata}).failure
+        assert failure is not None
+        assert failure.result == "lost"
+
+
+@pytest.mark.parametrize("verb", ["get", "create", "patch"])
+def test_an_object_without_a_version_is_no_answer(verb):
+    """A write by that version would be one without a precondition."""
+    for version in ("", None, 5):
+        failure = said(REQUESTS[verb], 200, {**STORED, "metadata": {**STORED["metadata"], "resourceVersion": version}})
+        assert failure.failure is not None
+        assert failure.failure.result == "lost"
+
+
+@pytest.mark.parametrize("verb", NAMED)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"generation": "1"},
+        {"generation": 1.5},
+        {"ownerReferences": None},
+        {"ownerReferences": [{"uid": 5}]},
+        {"ownerReferences": ["x"]},
+        {"labels": {"dispatch-kubeflow.io/job": 5}},
+        {"labels": []},
+        {"annotations": 5},
+        {"annotations": {"a": None}},
+        {"finalizers": {}},
+        {"deletionTimestamp": 0},
+        {"deletionGracePeriodSeconds": "30"},
+        {"creationTimestamp": {}},
+    ],
+)
+def test_an_object_whose_metadata_no_reader_could_take_is_no_answer(verb, odd):
+    failure = said(REQUESTS[verb], 200, {**STORED, "metadata": {**STORED["metadata"], **odd}}).failure
+    assert failure is not None
+    assert failure.result == "lost"
+
+
+def test_a_dry_run_is_answered_by_an_object_that_was_never_stored():
+    create = REQUESTS["create"]
+    dry = Request("POST", create.resource, create.namespace, query={"dryRun": "All"}, body=NEW)
+    assert said(dry, 201, NEW).failure is None
+    assert said(dry, 201, {**NEW, "metadata": {**NEW["metadata"], "labels": 5}}).failure.facts["result"] == "lost"
+
+
+@pytest.mark.parametrize("kind", [["trainjobs"], {}, 5, None])
+def test_an_absence_that_names_no_kind_is_not_believed(kind):
+    body = status_of("not found", "NotFound", name="a-1", group="trainer.kubeflow.org", kind=kind)
+    assert said(GET, 404, body).failure.facts["absence"] == "other"
+
+
+def test_a_reason_that_a_webhook_made_up_is_hidden_and_cut_as_its_message_is():
+    request = Request("POST", TRAIN_JOBS, "team-a", body={**NEW, "spec": {"args": ["s3cret-value"]}}, intent="write")
+    failure = said(request, 403, status_of("no", "no s3cret-value " + "x" * 100_000)).failure
+    assert failure.reason.startswith("no <redacted>(12) xxx")
+    assert len(failure.reason) < 5_000
+    assert said(request, 403, status_of("no", "Forbidden")).failure.reason == "Forbidden"
+
+
 def test_a_delete_is_answered_by_the_object_or_by_success():
     delete = REQUESTS["delete"]
-    assert said(delete, 200, NEW).failure is None
+    assert said(delete, 200, STORED).failure is None
     success = {"kind": "Status", "apiVersion": "v1", "status": "Success"}
     assert said(delete, 200, success).failure is None
     assert said(delete, 200, {**success, "details": {"name": "a-1"}}).failure is None
@@ -385,7 +453,7 @@ def test_trap_a_head_that_cannot_be_read_strictly_is_no_answer(plain, open_door,
     assert plain.requests == 1
 
 
-RIGHT = json.dumps(NEW).encode()
+RIGHT = json.dumps(STORED).encode()
 BAD_BODIES = {
     "two lengths": b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n" + RIGHT,
     "length and chunks": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
