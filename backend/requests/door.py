@@ -15,7 +15,7 @@ from .answers import WrongKind, failed, judge, wrong_kind
 from .call import Abandoned
 from .http1 import AnswerCut, AnswerMalformed, Head
 from .lists import PAGE, page_reader, paged
-from .logs import LogLines
+from .logs import LONGEST_LOG, LogLines
 from .reply import Failure, ListReply, LogReply, Reply
 from .request import Request
 from .resources import PODS, Resource
@@ -80,7 +80,7 @@ class Door:
             request = Request("GET", resource, namespace, query=query, expect="list")
             return self._page(request, ctx, operation, read)
 
-        return paged(ask)
+        return paged(ask, lambda why: failed(template, "lost", sent=True, cause=why, details={"message": str(why)}))
 
     def watch(
         self,
@@ -124,14 +124,19 @@ class Door:
         tail: int | None = None,
         follow: bool = False,
     ) -> LogReply:
-        """A container's log; `tail`: its last lines only; `follow`: and what is written from now on."""
+        """A container's log; `tail`: its last lines only; `follow`: and what is written from now on.
+
+        What is there already has to come within ten minutes of waiting for it, and each piece within the bound of one
+        request; what is followed is bounded by its context alone.
+        """
         query: dict[str, str | int | bool] = {"container": container}
         if tail is not None:
             query["tailLines"] = tail
         if follow:
             query["follow"] = True
         request = Request("GET", PODS, namespace, pod, "log", query, expect="log")
-        stream = self._sender.stream(request, ctx, operation, math.inf if follow else self._sender.timeout, math.inf)
+        silence, longest = (math.inf, math.inf) if follow else (self._sender.timeout, LONGEST_LOG)
+        stream = self._sender.stream(request, ctx, operation, silence, longest)
         if isinstance(stream, Failure):
             return LogReply(failure=stream)
         return LogReply(LogLines(request, stream))

@@ -24,6 +24,8 @@ PAGE = 500
 """Items an answer."""
 RESTARTS = 3
 """How often a list begins anew after a 410; the next 410 is the list's failure."""
+MOST_PAGES = 10_000
+"""Pages of one list, five million items: more than a cluster can store of one kind."""
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -73,12 +75,19 @@ def page_reader(request: Request, kind: Any) -> Callable[[bytes], Any]:
     return read
 
 
-def paged(ask: Callable[[str], tuple[Any, Failure | None]]) -> ListReply[Any]:
-    """The whole list. `ask` gets a continuation ("" for the first page) and gives a page, or a failure."""
+def paged(
+    ask: Callable[[str], tuple[Any, Failure | None]], endless: Callable[[AnswerMalformed], Failure]
+) -> ListReply[Any]:
+    """The whole list. `ask` gets a continuation ("" for the first page) and gives a page, or a failure.
+
+    A list that comes back to where it was, or has more pages than there can be, has no end: `endless` says what that
+    is. A page without items is a page: a server may leave out all that a selector does not want.
+    """
     restarts = 0
     while True:
         items: list[Any] = []
         continuation = version = ""
+        asked: set[str] = set()
         while True:
             page, failure = ask(continuation)
             if failure is not None:
@@ -88,6 +97,10 @@ def paged(ask: Callable[[str], tuple[Any, Failure | None]]) -> ListReply[Any]:
             if not page.metadata.continues:
                 return ListReply(tuple(items), version, restarts=restarts)
             continuation = page.metadata.continues
+            if continuation in asked or len(asked) == MOST_PAGES:
+                failure = endless(AnswerMalformed("the list continues without end"))
+                break
+            asked.add(continuation)
         if failure.result != "410" or restarts == RESTARTS:
             return ListReply(failure=with_tries(failure, restarts + 1), restarts=restarts)
         restarts += 1

@@ -10,6 +10,8 @@ from .reply import Failure
 from .request import Request
 from .watches import Broken, Stream
 
+LONGEST_LOG = 600.0
+"""Seconds of waiting for a log that is not followed; a reader may take as long as it likes."""
 _LONGEST_LINE = 1_048_576
 
 

@@ -18,7 +18,7 @@ from .answers import failed, refusal
 from .call import Abandoned, Call, Pause
 from .http1 import AnswerCut, AnswerMalformed, Head, Reader, decoded, whole
 from .reply import Failure, Reply
-from .request import Request
+from .request import Request, Unwritable
 from .telemetry import Record
 from .tokens import Credential, TokenFailed
 from .watches import Broken, Stream
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # The longest answer that is read, in bytes: some hundred times what etcd stores of one object.
 _LARGEST = 268_435_456
+# The longest body of a refusal: more than the apiserver takes of a request, and little enough to be read at once.
+_LARGEST_REFUSAL = 4_194_304
 
 FORKED = "this process was forked from the one that made the Backend, and its connections cannot be shared"
 
@@ -71,8 +73,9 @@ class Exchange:
 
     def body(self) -> tuple[bytes | None, Exception | None]:
         """The whole body, or what kept it from being whole."""
+        largest = _LARGEST if 200 <= self.head.status < 300 else _LARGEST_REFUSAL
         try:
-            return decoded(self.head, whole(self.reader.body(self.head), _LARGEST), _LARGEST), None
+            return decoded(self.head, whole(self.reader.body(self.head), largest), largest), None
         except (AnswerCut, AnswerMalformed, Abandoned, OSError) as error:
             return None, beneath(error, self.call)
 
@@ -167,12 +170,15 @@ class Sender:
     def _pieces(self, exchange: Exchange, silence: float, longest: float) -> Iterator[bytes]:
         call = exchange.call
         monotonic = self._connections.monotonic
-        until = monotonic() + longest
+        left = longest
         pieces = exchange.reader.body(exchange.head)
         try:
             while True:
-                call.allow(min(silence, until - monotonic()))
+                # What the reader of the stream does in between is no waiting for the server.
+                asked = monotonic()
+                call.allow(min(silence, left))
                 piece = next(pieces, None)
+                left -= monotonic() - asked
                 if piece is None:
                     if exchange.reader.ended_by_close:
                         raise Broken("the stream's end is not marked") from None
@@ -323,8 +329,8 @@ def unanswered(request: Request, call: Call, error: Exception) -> Failure:
         )
     result = "token-failed" if isinstance(error, TokenFailed) else "unsent"
     said = str(error) or type(error).__name__
-    # What is wrong with a token is the rule it breaks, in the tables' word.
-    rule = said if result == "token-failed" else None
+    # What is wrong with a token, or with the request itself, is the rule it breaks, in the tables' word.
+    rule = said if isinstance(error, TokenFailed | Unwritable) else None
     return failed(request, result, sent=False, cause=cause, details={"message": said, "rule": rule})
 
 

@@ -122,6 +122,11 @@ def served_by(certificates: Certificates, served: Served, *, tls: bool = False) 
         yield door
 
 
+def dripping(certificates: Certificates, *pieces: bytes) -> AbstractContextManager[Door]:
+    """An answer that begins with `pieces` and goes on for ever, a byte at a time."""
+    return served_by(certificates, _told(*pieces, every=0.01))
+
+
 def _secured(context: ssl.SSLContext, served: Served) -> Served:
     def secured(sock: socket.socket, over: threading.Event) -> None:
         with contextlib.suppress(OSError), context.wrap_socket(sock, server_side=True) as safe:

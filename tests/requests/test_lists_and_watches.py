@@ -11,10 +11,12 @@ import time
 import msgspec
 import pytest
 
-from dispatch_kubeflow.backend.requests import Event, Listed, watches
+from dispatch_kubeflow.backend.requests import Event, Listed, lists, watches
+from dispatch_kubeflow.backend.requests import door as doors
 from dispatch_kubeflow.backend.requests.resources import PODS, TRAIN_JOBS
 from dispatch_kubeflow.machine.context import Context
 
+from . import slow
 from .upstream import answer
 from .watched import (
     END,
@@ -94,6 +96,35 @@ def test_trap_a_fresh_continuation_of_a_410_is_never_used(little):
     with door_to(little) as door:
         assert listed(door).failure is None
     assert not any("fresh" in each.target for each in little.asked)
+
+
+def page(number: int, *items: dict[str, object], more: str = "") -> bytes:
+    return raw(200, {**BASE, "metadata": {"resourceVersion": str(number), "continue": more}, "items": list(items)})
+
+
+@pytest.mark.parametrize("tokens", [["a", "a"], ["a", "b", "a"]])
+def test_trap_a_list_that_comes_back_to_where_it_was_is_no_answer(little, tokens):
+    little.answers.extend(page(7, {"metadata": {"name": "x"}}, more=token) for token in tokens)
+    with door_to(little) as door:
+        reply = listed(door, Context.background())
+    assert reply.items == ()
+    assert (reply.failure.result, reply.failure.sent) == ("lost", True)
+    assert len(little.asked) == len(tokens)
+
+
+def test_trap_a_list_that_continues_for_ever_ends_without_an_answer(little, monkeypatch):
+    monkeypatch.setattr(lists, "MOST_PAGES", 20)
+    little.answers.extend(page(7, {"metadata": {"name": f"x-{number}"}}, more=str(number)) for number in range(100))
+    with door_to(little) as door:
+        reply = listed(door, Context.background())
+    assert (reply.failure.result, len(little.asked)) == ("lost", 21)
+
+
+def test_a_page_without_items_is_a_page(little):
+    little.answers.extend([page(7, more="a"), page(7, more="b"), page(7, {"metadata": {"name": "x"}})])
+    with door_to(little) as door:
+        reply = listed(door)
+    assert (names(reply.items), reply.failure) == (["x"], None)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
@@ -622,6 +653,28 @@ def test_a_log_that_is_followed_ends_with_its_context(little):
         assert time.monotonic() - began > 0.1, "a quiet log is followed beyond the bound of one request"
         assert failure.result == "lost"
         assert list(lines) == []
+
+
+def test_trap_a_log_that_drips_for_ever_is_cut(certificates, monkeypatch):
+    monkeypatch.setattr(doors, "LONGEST_LOG", 0.2)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\none\n"
+    with slow.dripping(certificates, head) as door:
+        *lines, last = log_of(door, Context.background()).lines
+    assert lines == [b"one"]
+    assert last.result == "lost"
+
+
+def test_a_reader_of_a_log_may_take_its_time(little):
+    body = b"one\n" * 40_000
+    little.answers.append(raw(200, body))
+    with door_to(little) as door:
+        passed = 0.0
+        door._sender._connections.monotonic = lambda: time.monotonic() + passed
+        given = []
+        for line in log_of(door, Context.background()).lines:
+            given.append(line)
+            passed += 1.0
+    assert given == [b"one"] * 40_000
 
 
 def test_a_log_that_is_left_closes_its_connection(little):

@@ -62,6 +62,25 @@ def test_an_early_refusal_is_an_answer_and_ends_the_connection(server, upstream,
     assert len(server.connections) == 2
 
 
+@pytest.mark.parametrize("body", [{"a": "\ud800"}, {"a": float("inf")}, {"a": object()}])
+def test_a_request_that_cannot_be_written_says_so(plain, open_door, body):
+    failure = send(open_door(plain), Request("POST", TRAIN_JOBS, "team-a", body=body, intent="write"))
+    assert (failure.result, failure.sent) == ("unsent", False)
+    assert failure.details["rule"].startswith("the body cannot be written as JSON")
+    assert plain.connections == []
+
+
+def test_a_refusal_longer_than_any_is_read_by_its_status_alone(plain, open_door, monkeypatch):
+    from dispatch_kubeflow.backend.requests import sender as module
+
+    monkeypatch.setattr(module, "_LARGEST_REFUSAL", 100)
+    plain.plan = Plan(
+        answer=answer(409, b'{"kind": "Status", "reason": "AlreadyExists", "message": "%s"}' % (b"x" * 100))
+    )
+    failure = send(open_door(plain))
+    assert (failure.result, failure.facts["reason"]) == ("409", "other")
+
+
 def test_trap_a_refusal_while_a_large_body_is_being_sent_is_salvaged(plain, open_door):
     large = {**NEW, "metadata": {"name": "a-1", "annotations": {"a": "x" * 8_000_000}}}
     request = Request("POST", TRAIN_JOBS, "team-a", body=large, intent="write")
