@@ -150,7 +150,8 @@ class Drawer:
         job = self.chance.choice(self.jobs)
         attempts = [key[1] for key in story.refs if key[0] == job] or [1]
         match self.chance.choices(
-            ("kubectl", "lag", "down", "up", "finish", "node", "rbac", "new", "blind"), (40, 12, 4, 6, 12, 8, 8, 8, 3)
+            ("kubectl", "lag", "down", "up", "finish", "node", "rbac", "new", "stubborn", "blind"),
+            (40, 12, 4, 6, 12, 8, 8, 8, 6, 3),
         )[0]:
             case "kubectl":
                 deed, attempt = self.chance.choice(KUBECTL), self.chance.choice(attempts)
@@ -169,6 +170,8 @@ class Drawer:
                 return {"do": "node", "node": self.chance.choice(("node-0", "node-1")), "deed": deed}
             case "rbac":
                 return {"do": "rbac", "by": "b", "lacks": self.chance.choice((*LACKS, []))}
+            case "stubborn":
+                return {"do": "stubborn", "seconds": self.chance.choice((5.0, 25.0))}
             case "new":
                 return {"do": "new", "by": self.chance.choice("ab")}
             case _:

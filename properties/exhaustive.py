@@ -211,6 +211,12 @@ def two_attempts(world: World) -> ObjectRef:
     return started(world, 2)
 
 
+def after_an_end(world: World) -> ObjectRef:
+    """A second attempt, gated, while the pods of the first one lie there, ended."""
+    ended(world)
+    return started(world, 2)
+
+
 def old_pods(world: World) -> ObjectRef:
     """Held, and its JobSet made anew, while a pod of the old one does not end."""
     ref = opened(world)
@@ -279,6 +285,7 @@ SCENES: tuple[Scene, ...] = (
     Scene("hold beside a foreign end", foreign_end, _call("hold", 5)),
     Scene("open with a stale owner", stale_owner, _call("open")),
     Scene("open beside a running attempt", two_attempts, _call("open")),
+    Scene("open beside an ended attempt", after_an_end, _call("open")),
     Scene("release beside old pods", old_pods, _call("release", 5)),
     Scene("stop gated", started, _call("stop")),
     Scene("stop", opened, _call("stop")),

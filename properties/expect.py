@@ -437,7 +437,10 @@ def _check_body(walk: Walk, exchange: Exchange, job: Object, instance: int | Non
         spec = {"suspend": stopped}
     said = exchange.body["metadata"]
     found = said.get("annotations") or {}, exchange.body.get("spec") or {}
-    if found != (wanted, spec) or (said["uid"], said["resourceVersion"]) != (meta["uid"], meta["resourceVersion"]):
+    if found != (wanted, spec) or (said.get("uid"), said.get("resourceVersion")) != (
+        meta["uid"],
+        meta["resourceVersion"],
+    ):
         raise Disagreement(
             f"{walk.operation} was to write {wanted} and {spec} on {meta['resourceVersion']}, not {found}"
         )

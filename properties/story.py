@@ -11,6 +11,7 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
+from dispatch_kubeflow.backend.embedded.kubelet import Script
 from dispatch_kubeflow.backend.requests.resources import (
     CONFIG_MAPS,
     JOB_SETS,
@@ -377,6 +378,10 @@ class Story:
         """The containers of a job end by themselves."""
         for pod in self.world.of_job(PODS, job):
             self.world.kubelet.end(pod["metadata"]["uid"], code)
+
+    def _stubborn(self, seconds: float) -> None:
+        """Containers that start from here on take so long to end."""
+        self.world.kubelet.plan = Script(stop_after=seconds)
 
     def _node(self, node: str, deed: str) -> None:
         if self.world.cluster.get(NODES, node) is None:

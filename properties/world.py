@@ -40,6 +40,8 @@ RUNTIME = "ClusterTrainingRuntime/torch-distributed"
 PREFIX = "dispatch-kubeflow.io/"
 CALL_BOUND = 90.0
 KINDS = {each.kind: each for each in (TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, CONFIG_MAPS)}
+LINES = ((0.0, "loss 0.5 " * 30), (0.0, "loss 0.4 " * 30), (0.0, "loss 0.3 " * 30))
+"""What every container writes: enough for a log to be cut in the middle of it."""
 Object = dict[str, Any]
 
 
@@ -82,7 +84,7 @@ class Kubelet(ScriptedKubelet):
     """The kubelet that also tells the truth: who ran when a container started."""
 
     def __init__(self) -> None:
-        super().__init__(Script(stop_after=0.4))
+        super().__init__(Script(stop_after=0.4, lines=LINES))
         self.starts: list[Start] = []
 
     def started(self, sandbox: Sandbox, container: ContainerState) -> None:
