@@ -36,6 +36,12 @@ def run(
         str | None,
         typer.Option("--operators-word", help="With --again: how you know that the last attempt has ceased."),
     ] = None,
+    stop: Annotated[
+        bool,
+        typer.Option(
+            "--stop", help="Stop the job once it has ended: only so can a failed one be shown to have ceased."
+        ),
+    ] = False,
     settings: SettingsFile = None,
     timeout: Timeout = 30,
 ) -> int:
@@ -52,6 +58,6 @@ def run(
     ):
         supervisor = Supervisor(backend, name, spec, attempts, terminal, ctx, chosen.call_bound, timeout)
         try:
-            return supervisor.run(again=again, word=operators_word)
+            return supervisor.run(again=again, word=operators_word, stop=stop)
         finally:
             ctx.cancel()

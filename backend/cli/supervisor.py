@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RETRIES = 2  # Starts of an attempt after its first, while Find shows nothing of it
 PAUSE = 1.0  # seconds between two looks
 LOOKS_FOR_A_CAUSE = 3
+LOOKS_FOR_THE_END = 15  # at what has been stopped, until it is shown to have ceased
 
 
 class Supervised(Outputs, Protocol):
@@ -75,9 +76,9 @@ class Supervisor:
     call_bound: float  # seconds that an unanswered create may still be in flight
     call_timeout: float  # seconds for one call
 
-    def run(self, *, again: bool = False, word: str | None = None) -> int:
+    def run(self, *, again: bool = False, word: str | None = None, stop: bool = False) -> int:
         """Start the job, or go on with it; returns its exit status. `again`: start anew what has ended; `word`: an
-        operator's, that it has ceased where that cannot be shown.
+        operator's, that it has ceased where that cannot be shown; `stop`: stop it once it has ended, under its watch.
         """
         found = self.backend.find(self.job_id, ctx=self._call())
         self._refuse_strangers(found)
@@ -95,7 +96,7 @@ class Supervisor:
         if attempt.state == "ended":
             self._tell_end(attempt)
             return int(attempt.facts["exit"])
-        return self._follow(attempt)
+        return self._follow(attempt, stop=stop)
 
     def _refuse_strangers(self, found: Found) -> None:
         strangers = [
@@ -210,7 +211,7 @@ class Supervisor:
         """Stop what is left of earlier attempts, and see that the last one has ceased if it ever was."""
         if self.backend.find(self.job_id, ctx=self._call()).objects:
             self.terminal.say(f"stopping what is left of {self.job_id}-{last.number}")
-        self.backend.stop_job(self.job_id, ctx=self.ctx.child(timeout=max(self.call_timeout, 90)))
+        self._stop_all()
         if last.state != "ended" or last.cleared:
             return
         if last.ref is not None and self.backend.ceased(last.ref, ctx=self._call()).ceased:
@@ -224,12 +225,15 @@ class Supervisor:
             )
         self.journal.write(last.number, "ended", cleared_by="operator", word=word, **self._end_of(last))
 
+    def _stop_all(self) -> None:
+        self.backend.stop_job(self.job_id, ctx=self.ctx.child(timeout=max(self.call_timeout, 90)))
+
     def _end_of(self, attempt: Attempt) -> dict[str, Any]:
         return {key: attempt.facts[key] for key in ("exit", "cause")}
 
     # Following
 
-    def _follow(self, attempt: Attempt) -> int:
+    def _follow(self, attempt: Attempt, *, stop: bool) -> int:
         """Open it if it is not, and stay with it to its end."""
         views = self.ctx.child()
         output = OutputFollower(self.backend, self.job_id, self.ctx, self.terminal.line, self.terminal.say)
@@ -247,7 +251,10 @@ class Supervisor:
                         attempt = self.journal.write(attempt.number, "opened")
                     if seen.ended:
                         output.finish(self.call_timeout)
-                        return self._ended(attempt.number, self._with_its_cause(attempt.number, seen))
+                        ended = self._ended(attempt.number, self._with_its_cause(attempt.number, seen))
+                        if stop:
+                            self._stop_ended(seen.trainjob.ref, ended)
+                        return int(ended.facts["exit"])
             finally:
                 views.cancel()
         raise AssertionError("a watch ends only by an error")
@@ -274,10 +281,24 @@ class Supervisor:
             seen = later if later.ended else seen
         return seen
 
-    def _ended(self, number: int, seen: Seen) -> int:
+    def _stop_ended(self, ref: ObjectRef, ended: Attempt) -> None:
+        """Stop it while it is watched, so that the notes know every pod it had: a failed TrainJob could make more."""
+        try:
+            self._stop_all()
+            for _ in range(LOOKS_FOR_THE_END):
+                if self.backend.ceased(ref, ctx=self._call()).ceased:
+                    self.journal.write(ended.number, "ended", cleared_by="evidence", **self._end_of(ended))
+                    self.terminal.say(f"{ref.name} stopped, and has ceased")
+                    return
+                self._pause()
+        except DispatchError as error:
+            self.terminal.say(f"{error} ({error.row})", "yellow")
+        self.terminal.say(f"{ref.name} is not shown to have ceased", "yellow")
+
+    def _ended(self, number: int, seen: Seen) -> Attempt:
         attempt = self.journal.write(number, "ended", exit=seen.exit_status, cause=seen.cause)
         self._tell_end(attempt)
-        return seen.exit_status
+        return attempt
 
     def _gone(self, attempt: Attempt) -> int:
         ended = self.journal.write(

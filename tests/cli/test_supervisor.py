@@ -357,6 +357,47 @@ def test_an_attempt_cleared_before_a_crash_is_not_asked_about_again(run, earlier
     assert "ceased" not in backend.names()
 
 
+# Stopping what has ended, while it is still watched
+
+
+class Watched(ScriptedBackend):
+    """Notes when its watch ends."""
+
+    def watch(self, job_id, *, ctx=None):
+        try:
+            yield from super().watch(job_id, ctx=ctx)
+        finally:
+            self.calls.append(("watch ends",))
+
+
+def test_what_has_ended_is_stopped_under_its_watch_if_asked_and_seen_to_have_ceased(run, journaled):
+    script = {"find": [NOTHING, FAILED], "start": [ref("fit-1")], "watch": [OPENED, FAILED]}
+    backend = Watched({**script, "ceased": [Cessation(False), Cessation(True)]})
+    assert run(backend, stop=True) == 3
+    assert backend.names()[-4:] == ["stop_job", "ceased", "ceased", "watch ends"]
+    assert journaled.entries()[-1]["cleared_by"] == "evidence"
+
+
+def test_what_has_ended_stays_unless_asked(run):
+    backend = Watched({"find": [NOTHING, FAILED], "start": [ref("fit-1")], "watch": [OPENED, FAILED]})
+    assert run(backend) == 3
+    assert "stop_job" not in backend.names()
+
+
+def test_an_end_that_cannot_be_shown_to_have_ceased_is_left_to_the_next_run(run, journaled, terminal):
+    script = {"find": [NOTHING, FAILED], "start": [ref("fit-1")], "watch": [OPENED, FAILED]}
+    assert run(ScriptedBackend({**script, "ceased": [Cessation(False)]}), stop=True) == 3
+    assert "cleared_by" not in journaled.entries()[-1]
+    assert any("not shown" in each for each in terminal.said)
+
+
+def test_a_stop_that_fails_does_not_hide_how_the_job_ended(run, journaled, terminal):
+    script = {"find": [NOTHING, FAILED], "start": [ref("fit-1")], "watch": [OPENED, FAILED]}
+    assert run(ScriptedBackend({**script, "stop_job": [error(ErrUnreachable, "request.unsent")]}), stop=True) == 3
+    assert journaled()[-1] == (1, "ended")
+    assert any("request.unsent" in each for each in terminal.said)
+
+
 # Opening and following
 
 
