@@ -202,8 +202,19 @@ class _Once:
 
 
 def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    seconds = _seconds(value)
+    if math.isnan(seconds):
         from .inputs import refuse  # noqa: PLC0415 - importing the package must stay quick
 
         refuse("context", operation="parse", key=name, value=value, rule="a number of seconds")
-    return float(value)
+    return seconds
+
+
+def _seconds(value: object) -> float:
+    """The number; not-a-number for what is none, or is beyond all numbers of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan

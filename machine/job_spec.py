@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from .extensions import EXTENSIONS, IMAGE, RUNTIME_REF, SHARED_CHECKPOINT, RuntimeRef, SharedCheckpoint
-from .inputs import SECRET_KEYS, redacted
+from .inputs import SECRET_KEYS, redacted, shown
 from .job_limits import check_limits
 from .marked import is_number
 from .rules import rulebook
@@ -149,7 +149,7 @@ def _check_mapping(source: Source, key: str, value: object) -> None:
         source.refuse("type", (key,), value, "a mapping")
     for name, item in value.items():
         if not isinstance(name, str):
-            source.refuse("type", (key, str(name)), name, "a mapping whose keys are strings")
+            source.refuse("type", (key, shown(name)), name, "a mapping whose keys are strings")
         if item is None:
             source.refuse("null", (key, name), item, "give a value, or leave the key out")
         if key == "env" and not isinstance(item, str):
@@ -165,4 +165,9 @@ def _check_quantities(source: Source, path: tuple[str, str], value: object) -> N
         if quantity is None:
             source.refuse("null", (*path, name), quantity, "give a quantity, or leave the key out")
         if not isinstance(name, str) or not (isinstance(quantity, str) or is_number(quantity)):
-            source.refuse("type", (*path, str(name)), quantity, "a quantity: a string or a number")
+            source.refuse(
+                "type",
+                (*path, name if isinstance(name, str) else shown(name)),
+                quantity,
+                "a quantity: a string or a number",
+            )

@@ -99,10 +99,11 @@ class _Reader:
         for key, value in node.value:
             if key.tag != f"{_PREFIX}str":
                 raise UnreadableYaml("a key that is not a string", _mark(key))
-            if key.value in data:
-                raise UnreadableYaml(f"the key {key.value!r} twice", _mark(key))
-            self.marks[(*path, key.value)] = _mark(key)
-            data[key.value] = self.data(value, (*path, key.value), around)
+            name = _text(key)
+            if name in data:
+                raise UnreadableYaml(f"the key {name!r} twice", _mark(key))
+            self.marks[(*path, name)] = _mark(key)
+            data[name] = self.data(value, (*path, name), around)
         return data
 
 
@@ -122,7 +123,15 @@ def _scalar(node: Node, constructor: SafeConstructor) -> Any:
         raise UnreadableYaml(f"what is no {kind}, or too long a one", _mark(node)) from failure
     if kind not in ("str", "timestamp"):
         raise UnreadableYaml(f"the tag {node.tag}", _mark(node))
-    return node.value  # a date is wanted as it was written
+    return _text(node)  # a date is wanted as it was written
+
+
+def _text(node: Node) -> str:
+    """The text of a scalar. JSON escapes a character beyond 16 bits as a pair of halves, and is YAML."""
+    try:
+        return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as failure:
+        raise UnreadableYaml("half of a character", _mark(node)) from failure
 
 
 def _mark(node: Node) -> Mark:
@@ -130,5 +139,19 @@ def _mark(node: Node) -> Mark:
 
 
 def is_number(value: object) -> bool:
-    """A finite int or float. A bool is not a number here, though Python thinks it is."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """A finite int or float, within a float's range. A bool is not a number here, though Python thinks it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -11,7 +11,7 @@ from typing import NoReturn
 from urllib.parse import quote, unquote
 
 from .identifiers import is_dns_label, is_dns_subdomain
-from .inputs import refuse
+from .inputs import refuse, shown
 
 REFERENCE_KINDS = ("TrainJob", "TrainingRuntime", "JobSet", "Job", "Pod")
 """TrainingRuntime is a runtime copy of ours."""
@@ -32,8 +32,8 @@ class ObjectRef:
     uid: str
 
     def __str__(self) -> str:
-        path = "/".join(quote(str(part), safe="") for part in (self.backend, self.namespace, self.kind, self.name))
-        return f"kubeflow://{path}?uid={quote(str(self.uid), safe='')}"
+        path = "/".join(_quoted(part) for part in (self.backend, self.namespace, self.kind, self.name))
+        return f"kubeflow://{path}?uid={_quoted(self.uid)}"
 
     @classmethod
     def parse(cls, value: ObjectRef | str, *, operation: str = "parse") -> ObjectRef:
@@ -47,6 +47,11 @@ class ObjectRef:
             reference = cls(*(unquote(part or "") for part in match.groups()))
         _check(reference, operation)
         return reference
+
+
+def _quoted(part: object) -> str:
+    # Errors show references that are not valid, too, so this takes whatever stands there.
+    return quote(part if isinstance(part, str) else shown(part), safe="", errors="surrogatepass")
 
 
 def check_reference(value: ObjectRef | str, *, backend: str, operation: str) -> ObjectRef:
@@ -72,13 +77,13 @@ def _check(reference: ObjectRef, operation: str) -> None:
         ("name", reference.name, is_dns_subdomain, "a Kubernetes object name"),
     ]
     for key, part, valid, rule in parts:
-        if not valid(part):
+        if not isinstance(part, str) or not valid(part):
             _refuse("reference-malformed", f"ref.{key}", part, f"its {key} must be {rule}", operation)
     if reference.kind not in REFERENCE_KINDS:
         _refuse("reference-kind", "ref.kind", reference.kind, f"one of {', '.join(REFERENCE_KINDS)}", operation)
     if reference.uid == "" or reference.uid is None:
         _refuse("reference-no-uid", "ref.uid", str(reference), "a reference carries the UID of its object", operation)
-    if not _UID.fullmatch(reference.uid):
+    if not isinstance(reference.uid, str) or not _UID.fullmatch(reference.uid):
         _refuse("reference-malformed", "ref.uid", reference.uid, "its uid must be a Kubernetes UID", operation)
 
 

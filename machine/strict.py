@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NoReturn
 
 from . import marked
-from .inputs import SECRET_KEYS, refuse
+from .inputs import SECRET_KEYS, refuse, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Source:
         refuse(
             f"{self.what}-{problem}" if problem in shared else problem,
             operation=self.operation,
-            key=".".join(map(str, path)) or self.what,
+            key=".".join(each if isinstance(each, str) else shown(each) for each in path) or self.what,
             value=value,
             rule=rule,
             line=self.lines.get(path),

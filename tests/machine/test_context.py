@@ -196,6 +196,14 @@ def test_what_is_no_number_of_seconds_is_invalid(make, wrong):
     assert error.value.details["value"] == repr(wrong)
 
 
+@pytest.mark.parametrize("make", [Context.with_timeout, Context.with_deadline])
+def test_a_number_beyond_all_seconds_is_invalid(make):
+    for huge in (10**400, -(10**5000)):
+        with pytest.raises(ErrInvalid) as error:
+            make(huge)
+        assert error.value.row == "input.context"
+
+
 def test_a_childs_timeout_is_checked_too():
     with pytest.raises(ErrInvalid, match="timeout is '1'"):
         Context.background().child(timeout="1")

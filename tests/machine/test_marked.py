@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from dispatch_kubeflow.machine.marked import MOST_NODES, Mark, UnreadableYaml, is_number, read
@@ -46,6 +48,9 @@ def test_aliases_are_followed():
         (f"a: {'9' * 5000}\n", "too long a one", Mark(1, 4)),
         ("a: \x00", "unacceptable character", Mark(1, 1)),
         ("[" * 3000, "nested too deeply", Mark(1, 1)),
+        ('a: "\\ud800"\n', "half of a character", Mark(1, 4)),
+        ('a: "\\ude00\\ud83d"\n', "half of a character", Mark(1, 4)),
+        ('"\\ud800": a\n', "half of a character", Mark(1, 1)),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_place(text, problem, mark):
@@ -53,6 +58,10 @@ def test_what_cannot_be_read_is_told_with_its_place(text, problem, mark):
         read(text)
     assert problem in failure.value.problem
     assert failure.value.mark == mark
+
+
+def test_a_character_that_json_escapes_in_two_halves_is_one():
+    assert read(json.dumps({"\U0001f600": ["a\U0001f600"]})).data == {"\U0001f600": ["a\U0001f600"]}
 
 
 def test_a_tag_that_its_value_belies_does_not_quote_the_value():
@@ -68,7 +77,7 @@ def test_a_few_aliases_that_stand_for_billions_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("value", "is_one"), [(1, True), (1.5, True), (True, False), ("1", False), (float("nan"), False)]
+    ("value", "is_one"), [(1, True), (1.5, True), (True, False), ("1", False), (float("nan"), False), (10**400, False)]
 )
 def test_a_bool_is_no_number(value, is_one):
     assert is_number(value) is is_one

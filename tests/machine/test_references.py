@@ -1,5 +1,6 @@
 import copy
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -100,6 +101,15 @@ def test_a_reference_of_another_kind_is_refused():
 )
 def test_a_reference_without_a_uid_is_refused(value):
     assert refusal(value).row == "input.reference-no-uid"
+
+
+@pytest.mark.parametrize("part", ["backend", "namespace", "kind", "name", "uid"])
+@pytest.mark.parametrize("wrong", [None, 5, -(10**5000), ["a"], "\ud800", b"a"], ids=range(6))
+def test_a_reference_with_a_part_that_is_no_name_is_refused(part, wrong):
+    reference = replace(REF, **{part: wrong})
+    row = "reference-kind" if part == "kind" else "reference-malformed"
+    assert refusal(reference).row == ("input.reference-no-uid" if (part, wrong) == ("uid", None) else f"input.{row}")
+    assert str(reference).isascii()
 
 
 def test_a_reference_of_another_backend_is_refused_with_both_names():

@@ -94,6 +94,7 @@ def test_a_path_of_a_kubeconfig_becomes_text():
     [
         ({"colour": "red"}, "unknown-key", "colour"),
         ({1: "red"}, "unknown-key", "1"),
+        ({10**5000: "red"}, "unknown-key", "<int whose repr raised ValueError>"),
         *(({key: ...}, "missing-key", key) for key in ("name", "namespace", "runtimes")),
         *(({key: None}, "null", key) for key in ("name", "queue", "kubeconfig", "call_bound", "read_only")),
         ({"runtimes": [None]}, "null", "runtimes.0"),
@@ -133,7 +134,7 @@ def test_a_path_of_a_kubeconfig_becomes_text():
         *(
             ({key: value}, "rule", key)
             for key in ("call_bound", "request_timeout", "workload_wait", "stop_poll")
-            for value in (0, -1, float("inf"), float("nan"))
+            for value in (0, -1, float("inf"), float("nan"), 10**400)
         ),
     ],
 )
