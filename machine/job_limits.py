@@ -7,12 +7,13 @@ that of the `input` table: the first limit broken is the one reported.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from .extensions import IMAGE, RUNTIME_KINDS, RUNTIME_REF, SHARED_CHECKPOINT
 from .identifiers import LONGEST_LABEL, is_dns_subdomain
-from .inputs import refuse
+from .inputs import SECRET_KEYS, refuse
+from .marked import is_unicode
 
 if TYPE_CHECKING:
     from .job_spec import JobSpec
@@ -37,6 +38,7 @@ def pod_name_length(object_name: str, replicated_job: str, *, replicas: int, pod
 def check_limits(spec: JobSpec, *, operation: str, object_name: str | None) -> None:
     """Refuse (ErrInvalid) a specification that breaks a limit."""
     check = _Check(spec, operation)
+    check.unicode()
     check.nodes(object_name)
     check.number("procs-range", "procs_per_node", spec.procs_per_node, 2**31 - 1)
     check.texts("command", spec.command)
@@ -57,6 +59,15 @@ class _Check:
 
     def _refuse(self, problem: str, key: str, value: object, rule: str, *, secret: bool = False) -> None:
         refuse(problem, operation=self._operation, key=key, value=value, rule=rule, secret=secret)
+
+    def unicode(self) -> None:
+        spec = self._spec
+        parts: list[tuple[str, object]] = [(key, getattr(spec, key)) for key in ("command", "args", "env", "resources")]
+        for key, value in (*parts, ("extensions", tuple(spec.extensions)), *spec.extensions.items()):
+            wrong = next((text for text in _texts(value) if not is_unicode(text)), None)
+            if wrong is not None:
+                rule = "its texts are Unicode, and half of a surrogate pair is none"
+                self._refuse("spec-unicode", key, wrong, rule, secret=key in SECRET_KEYS)
 
     def nodes(self, object_name: str | None) -> None:
         nodes = self._spec.nodes
@@ -139,6 +150,17 @@ class _Check:
             rule = f"a mapping of exactly {first} and {second}, both strings"
             refuse(problem, operation=self._operation, key=key, value=given, rule=rule)
         return given[first], given[second]
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a value, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts((*value, *value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
 
 
 def _is_resource_name(name: str) -> bool:

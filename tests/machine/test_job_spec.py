@@ -328,6 +328,32 @@ def test_a_limit_that_is_broken_is_refused_by_its_key(changed, row, key):
     assert error.details["rule"]
 
 
+@pytest.mark.parametrize(
+    ("changed", "key"),
+    [
+        ({"command": ["python", "s3cret\ud800"]}, "command"),
+        ({"args": ["s3cret\udfff"]}, "args"),
+        ({"env": {"A": "s3cret\ud800"}}, "env"),
+        ({"env": {"\ud800": "a"}}, "env"),
+        ({"resources": {"limits": {"cpu": "\ud800"}}}, "resources"),
+        ({"extensions": extensions(image="\ud800")}, "dispatch/Image"),
+        ({"extensions": {**extensions(), "other/Thing": [{"\ud800": 1}]}}, "other/Thing"),
+        ({"extensions": {**extensions(), "\ud800": 1}}, "extensions"),
+    ],
+)
+def test_text_that_cannot_be_sent_is_refused(changed, key):
+    error = check_refusal(**changed)
+    assert (error.row, error.details["key"]) == ("input.spec-unicode", key)
+    assert "s3cret" not in f"{error} {error.details} {error!r}"
+    assert f"{error}".isprintable()
+
+
+def test_a_quantity_beyond_all_numbers_is_refused():
+    assert parse_refusal(resources={"limits": {"cpu": 10**400}}).row == "input.spec-type"
+    assert parse_refusal(resources={"limits": {10**5000: 1}}).row == "input.spec-type"
+    assert parse_refusal(env={10**5000: "a"}).row == "input.spec-type"
+
+
 @pytest.mark.parametrize("changed", [{"command": ["s3cret"] * 129}, {"args": ["s3cret" * 200_000]}])
 def test_no_limit_shows_what_may_be_secret(changed):
     error = check_refusal(**changed)
