@@ -6,6 +6,7 @@ As text it is a URL, `kubeflow://BACKEND/NAMESPACE/KIND/NAME?uid=UID`; calls tak
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import quote, unquote
@@ -71,7 +72,8 @@ def check_reference(value: ObjectRef | str, *, backend: str, operation: str) -> 
 
 
 def _check(reference: ObjectRef, operation: str) -> None:
-    parts = [
+    # Nothing keeps a caller from making one of whatever it has.
+    parts: list[tuple[str, object, Callable[[str], bool], str]] = [
         ("backend", reference.backend, is_dns_label, "a DNS label"),
         ("namespace", reference.namespace, is_dns_label, "a DNS label"),
         ("name", reference.name, is_dns_subdomain, "a Kubernetes object name"),
@@ -81,10 +83,11 @@ def _check(reference: ObjectRef, operation: str) -> None:
             _refuse("reference-malformed", f"ref.{key}", part, f"its {key} must be {rule}", operation)
     if reference.kind not in REFERENCE_KINDS:
         _refuse("reference-kind", "ref.kind", reference.kind, f"one of {', '.join(REFERENCE_KINDS)}", operation)
-    if reference.uid == "" or reference.uid is None:
+    uid: object = reference.uid
+    if uid in ("", None):
         _refuse("reference-no-uid", "ref.uid", str(reference), "a reference carries the UID of its object", operation)
-    if not isinstance(reference.uid, str) or not _UID.fullmatch(reference.uid):
-        _refuse("reference-malformed", "ref.uid", reference.uid, "its uid must be a Kubernetes UID", operation)
+    if not isinstance(uid, str) or not _UID.fullmatch(uid):
+        _refuse("reference-malformed", "ref.uid", uid, "its uid must be a Kubernetes UID", operation)
 
 
 def _refuse(problem: str, key: str, value: object, rule: str, operation: str) -> NoReturn:

@@ -151,6 +151,12 @@ def test_a_file_that_is_not_utf_8_is_told(tables):
     assert tables.only("can't be read").file == "request.yaml"
 
 
+@pytest.mark.parametrize("file", ["vocabulary.yaml", "page/rows.yaml", "request.yaml"])
+def test_half_of_a_character_is_told(tables, file):
+    tables.write(file, json.dumps({"a": "\ud800"}))
+    assert any("half of a character" in each.text for each in tables.check())
+
+
 def test_a_defect_outside_the_rules_has_no_rule(tables):
     tables.replace("request.yaml", "hit_policy: unique", "hit_policy: first")
     complaint = tables.only("must be unique")
