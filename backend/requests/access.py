@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment
 
+from dispatch_kubeflow.machine.marked import is_unicode
+
 from .tokens import Credential, Fixed, TokenSource, basic, bearer
 
 if TYPE_CHECKING:
@@ -143,7 +145,7 @@ def _split(key: str, url: str) -> SplitResult:
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError as error:
         raise AccessProblem(key, shown, f"is not a URL: {error}") from error
-    if not usable or any(character <= " " or character == "\x7f" for character in url):
+    if not usable or not is_unicode(url) or any(character <= " " or character == "\x7f" for character in url):
         raise AccessProblem(key, shown, "must be a URL that begins with http:// or https:// and names a host")
     return parts
 

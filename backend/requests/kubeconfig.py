@@ -17,7 +17,7 @@ from dispatch_kubeflow.machine.context import SystemClock
 
 from .access import AccessProblem, ClusterAccess, Trust, environment_proxy
 from .tokens import Broken, Credential, FileToken, Fixed, TokenSource
-from .users import Entry, impersonation, said, source_of
+from .users import Entry, at_home, impersonation, said, source_of
 
 if TYPE_CHECKING:
     from dispatch_kubeflow.machine.context import Clock
@@ -65,7 +65,7 @@ def load(
     if in_cluster:
         return from_pod()
     searched = kubeconfig or os.environ.get("KUBECONFIG") or _USUAL
-    paths = [Path(each).expanduser() for each in searched.split(os.pathsep) if each]
+    paths = [at_home(each) for each in searched.split(os.pathsep) if each]
     found = [path for path in paths if path.exists()]
     if not found:
         if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):

@@ -96,6 +96,8 @@ class FileToken:
         except UnicodeDecodeError:
             # That error holds what the file held.
             raise TokenFailed(f"the token file {self._path} is not text") from None
+        except ValueError as error:
+            raise TokenFailed("the token file's name is not that of any file") from error
         self._read = (state, credential) if time.time() - found.st_mtime > _SETTLED else None
         return credential
 

@@ -7,12 +7,13 @@ overlooked makes one with other rights than were meant.
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from dispatch_kubeflow.machine.marked import is_unicode
 
 from .access import AccessProblem
 from .exec_plugin import VERSIONS, ExecToken, Plugin
@@ -36,6 +37,14 @@ def said(error: Exception) -> str:
     return type(error).__name__
 
 
+def at_home(path: str) -> Path:
+    """The path, with `~` as the user's home; as it stands where there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One cluster or user of a kubeconfig: its mapping, the folder its paths start from, and what to call it."""
@@ -57,7 +66,7 @@ class Entry:
 
     def path(self, key: str) -> Path | None:
         value = self.text(key)
-        return self.folder / Path(value).expanduser() if value else None
+        return self.folder / at_home(value) if value else None
 
     def pem(self, key: str) -> str | None:
         """The PEM text of `key-data`, else of the file that `key` names, as the client prefers them."""
@@ -65,8 +74,8 @@ class Entry:
         if data:
             try:
                 return base64.b64decode("".join(data.split()), validate=True).decode("utf-8")
-            except (binascii.Error, UnicodeDecodeError):
-                # Such an error may hold the key itself, so it is not kept.
+            except ValueError:
+                # No ASCII, no base64 or no UTF-8. Such an error may hold the key itself, so it is not kept.
                 self.refuse(f"{key}-data", "is not PEM in base64")
         path = self.path(key)
         if path is None:
@@ -75,7 +84,8 @@ class Entry:
             return path.read_text("utf-8")
         except OSError as error:
             self.refuse(key, f"cannot be read: {said(error)}", error)
-        except UnicodeDecodeError:
+        except ValueError:
+            # No UTF-8, or no path at all.
             self.refuse(key, "is not PEM")
 
 
@@ -96,6 +106,8 @@ def source_of(user: Entry, cluster: Entry, clock: Clock, *, has_certificate: boo
     if username is not None or password is not None:
         if not username or password is None or ":" in username:
             user.refuse("username", "and password must be given together")
+        if not is_unicode(username + password):
+            user.refuse("username", "or password cannot be sent: it is not Unicode text")
         return Fixed(Credential(basic(username, password)))
     if "tokenFile" in user.values:
         return Broken(f"{user.title}.tokenFile names no file")
@@ -122,7 +134,7 @@ def _plugin(user: Entry, cluster: Entry, clock: Clock) -> TokenSource:
     if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
         entry.refuse("args", "must be a list of texts")
     if os.sep in command:
-        command = str(user.folder / Path(command).expanduser())
+        command = str(user.folder / at_home(command))
     told = _cluster_info(cluster) if given.get("provideClusterInfo") is True else None
     plugin = Plugin(command, version, tuple(args), _environment(entry), told)
     return ExecToken(plugin, clock)

@@ -13,7 +13,7 @@ from dispatch_kubeflow.backend.requests.access import environment_proxy
 from dispatch_kubeflow.backend.requests.exec_plugin import ExecToken
 from dispatch_kubeflow.backend.requests.kubeconfig import from_pod
 from dispatch_kubeflow.backend.requests.resources import TRAIN_JOBS
-from dispatch_kubeflow.backend.requests.tokens import Broken, FileToken, Fixed
+from dispatch_kubeflow.backend.requests.tokens import Broken, FileToken, Fixed, TokenFailed
 from dispatch_kubeflow.machine.context import Context, SystemClock
 from dispatch_kubeflow.machine.errors import ErrInvalid
 from dispatch_kubeflow.machine.rules import rulebook
@@ -71,6 +71,49 @@ def test_relative_paths_start_at_the_file_that_has_them(write, tmp_path, certifi
     assert access.trust.authorities == certificates.authority
     assert isinstance(access.source, FileToken)
     assert authorization(access) == "Bearer from-file"
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"username": HALF, "password": "b"}, "users[u].user.username or password cannot be sent"),
+        ({"username": "a", "password": HALF}, "users[u].user.username or password cannot be sent"),
+        ({"client-certificate-data": HALF, "client-key-data": "eA=="}, "client-certificate-data is not PEM in base64"),
+        ({"client-certificate": HALF, "client-key": "k"}, "client-certificate is not PEM"),
+        ({"client-certificate": "a\0b", "client-key": "k"}, "client-certificate is not PEM"),
+        ({"client-certificate": "~nobody-at-all/c", "client-key": "k"}, "client-certificate cannot be read"),
+    ],
+)
+def test_a_user_that_no_request_could_show_is_refused(tmp_path, write, user, said):
+    path = write()
+    document = yaml.safe_load((tmp_path / "config").read_text())
+    document["users"][0]["user"] = user
+    (tmp_path / "config").write_text(json.dumps(document))
+    shown = problem(path)
+    assert said in shown
+    assert HALF not in shown
+
+
+@pytest.mark.parametrize("cluster", [{"server": f"https://{HALF}"}, {"proxy-url": f"http://u:{HALF}@proxy:1"}])
+def test_an_address_that_is_not_unicode_is_refused(tmp_path, write, cluster):
+    path = write()
+    document = yaml.safe_load((tmp_path / "config").read_text())
+    document["clusters"][0]["cluster"].update(cluster)
+    (tmp_path / "config").write_text(json.dumps(document))
+    assert "must be a URL" in problem(path)
+
+
+@pytest.mark.parametrize("name", [HALF, "a\0b"])
+def test_a_token_file_that_can_have_no_such_name_gives_no_token(tmp_path, name):
+    with pytest.raises(TokenFailed, match="not that of any file"):
+        authorization(ClusterAccess("https://127.0.0.1:1", FileToken(tmp_path / name)))
+
+
+def test_a_kubeconfig_in_a_home_that_is_not_there_is_refused():
+    assert "there is no such file" in problem("~nobody-at-all/config")
 
 
 def test_a_token_file_goes_before_a_token(write, tmp_path):
