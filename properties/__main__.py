@@ -13,7 +13,9 @@ import json
 import sys
 import time
 
-from . import report, runner
+from dispatch_kubeflow.machine.rules import rulebook
+
+from . import report, runner, vectors
 
 
 def main() -> int:
@@ -28,8 +30,9 @@ def main() -> int:
     replay.add_argument("steps", nargs="?", help="the steps as JSON; drawn from the seed where none are given")
     told = commands.add_parser("report", help="play schedules and print what was visited, and what was true")
     told.add_argument("--schedules", type=int, default=2000)
+    commands.add_parser("freeze", help="write down what the tables decide now, for a reviewer")
     given = parser.parse_args()
-    return {"fuzz": _fuzz, "replay": _replay, "report": _report}[given.command](given)
+    return {"fuzz": _fuzz, "replay": _replay, "report": _report, "freeze": _freeze}[given.command](given)
 
 
 def _fuzz(given: argparse.Namespace) -> int:
@@ -60,6 +63,12 @@ def _report(given: argparse.Namespace) -> int:
     _say(report.visits(done.floors))
     _say(done.line)
     return 1 if done.failures else 0
+
+
+def _freeze(_: argparse.Namespace) -> int:
+    vectors.write(rulebook().tables)
+    _say(f"written to {vectors.FOLDER}; read the difference before it is committed")
+    return 0
 
 
 def _say(line: str) -> None:
