@@ -15,9 +15,10 @@ from typing import Any, Final, Literal
 
 from dispatch_kubeflow.machine.values import JobSpec, pod_name_length
 
-from . import names, quantities
+from . import names, quantities, runtime_form
 
 Rule = Literal[
+    "runtime-form",
     "runtime-trainer-job",
     "runtime-ttl",
     "runtime-managed-by",
@@ -104,6 +105,10 @@ def problems(
     spec: Mapping[str, Any], job: JobSpec, *, mode: Literal["plain", "kueue"], object_name: str | None = None
 ) -> tuple[Problem, ...]:
     """Every rule that a runtime's spec breaks for this job; `object_name` where it is known, for the names of pods."""
+    fault = runtime_form.fault(spec)
+    if fault is not None:
+        # What is of another form keeps no rule, and breaks none that could be told.
+        return (Problem("runtime-form", *fault, "a copy of it could not be made safe"),)
     jobs = replicated_jobs(spec)
     found = [*_kind_of_training(spec, job), *_trainer_job(jobs), *_job_set(mapping(spec, "template", "spec"))]
     for each in jobs:

@@ -1,10 +1,13 @@
 import copy
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dispatch_kubeflow.backend.objects import names
+from dispatch_kubeflow.backend.objects.runtime_copy import hardened
 from dispatch_kubeflow.backend.objects.runtime_rules import problems
-from tests.objects.samples import job_spec, runtime, sample
+from tests.objects.samples import IDENTITY, job_spec, runtime, sample
 
 
 def spec(name="torch_distributed"):
@@ -49,6 +52,52 @@ def test_what_the_copy_sets_may_be_set_already():
         job_set(source)["failurePolicy"] = {"maxRestarts": 0, "rules": [{"action": "FailJobSet"}]}
 
     assert broken(change) == ()
+
+
+JOB = "template.spec.replicatedJobs[0].template"
+POD = f"{JOB}.spec.template.spec"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "change"),
+    [
+        ("template", "array, not object", lambda s: s.update(template=[])),
+        ("template.metadata", "array, not object", lambda s: s["template"].update(metadata=[])),
+        ("template.metadata.labels", "str, not object", lambda s: s["template"].update(metadata={"labels": "x"})),
+        ("template.spec", "int, not object", lambda s: s["template"].update(spec=5)),
+        ("template.spec.replicatedJobs", "object, not array", lambda s: job_set(s).update(replicatedJobs={})),
+        ("template.spec.replicatedJobs[1]", "str, not object", lambda s: job_set(s)["replicatedJobs"].append("x")),
+        ("template.spec.replicatedJobs[1].name", "array, not str", lambda s: add_initializer(s, name=["y"])),
+        ("template.spec.replicatedJobs[1].template", "int, not object", lambda s: add_initializer(s, template=5)),
+        (f"{JOB}.metadata.annotations", "int, not object", lambda s: job_template(s)["metadata"].update(annotations=5)),
+        (f"{JOB}.spec", "array, not object", lambda s: job_template(s).update(spec=[])),
+        (f"{POD}", "bool, not object", lambda s: job_template(s)["spec"]["template"].update(spec=True)),
+        (f"{POD}.initContainers", "int, not array", lambda s: pod_spec(s).update(initContainers=5)),
+        (f"{POD}.initContainers[0]", "str, not object", lambda s: pod_spec(s).update(initContainers=["x"])),
+        (f"{POD}.containers[0].env", "int, not array", lambda s: pod_spec(s)["containers"][0].update(env=5)),
+        (f"{POD}.containers[0].env[0]", "str, not object", lambda s: pod_spec(s)["containers"][0].update(env=["x"])),
+    ],
+)
+def test_a_runtime_of_another_form_is_told_by_its_path(path, value, change):
+    (problem,) = broken(change)
+    assert (problem.rule, problem.path, problem.value) == ("runtime-form", path, value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_runtime_that_keeps_the_rules_can_be_copied_whatever_it_holds(drawn):
+    source = copy.deepcopy(spec())
+    at = source
+    while True:
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        key = drawn.draw(st.sampled_from(keys))
+        if isinstance(at[key], dict | list) and at[key] and drawn.draw(st.booleans()):
+            at = at[key]
+            continue
+        at[key] = drawn.draw(st.sampled_from([None, 5, "", "x", [], {}, True, [None], ["x"], [{}], {"a": None}, 1e300]))
+        break
+    if not problems(source, job_spec(), mode="kueue", object_name="resnet-1"):
+        hardened(source, IDENTITY, job_spec())
 
 
 @pytest.mark.parametrize(
@@ -223,7 +272,7 @@ def test_what_an_init_container_or_another_job_requests_counts():
 
 
 @pytest.mark.parametrize(
-    "odd", [{}, {"template": None}, {"template": {"spec": {"replicatedJobs": [None, 1]}}}, {"mlPolicy": 1}]
+    "odd", [{}, {"template": None}, {"template": {"spec": {"replicatedJobs": [None]}}}, {"mlPolicy": 1}]
 )
 def test_a_spec_of_another_form_breaks_the_rule_of_the_trainer_job(odd):
     assert "runtime-trainer-job" in {each.rule for each in problems(odd, job_spec(), mode="plain")}
