@@ -28,6 +28,14 @@ def media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower() or "application/json"
 
 
+def check_object_type(headers: Mapping[str, str]) -> str:
+    """The content type of an object; 415 for one that cannot be read."""
+    media = media_type(headers)
+    if media not in _OBJECT_TYPES:
+        raise unsupported_media([*_OBJECT_TYPES, _PROTOBUF])
+    return media
+
+
 def check_size(body: bytes) -> None:
     """413 for a body over the apiserver's limit."""
     if len(body) > LIMIT:
@@ -36,9 +44,7 @@ def check_size(body: bytes) -> None:
 
 def object_body(kind: Kind, headers: Mapping[str, str], body: bytes) -> tuple[Object, list[str]]:
     """The object a create or a put carries, and the duplicate fields in it; 413, 415 or 400."""
-    media = media_type(headers)
-    if media not in _OBJECT_TYPES:
-        raise unsupported_media([*_OBJECT_TYPES, _PROTOBUF])
+    media = check_object_type(headers)
     check_size(body)
     resource = kind.resource
     try:

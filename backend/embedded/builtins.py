@@ -39,10 +39,24 @@ def default_node(obj: Object) -> None:
 
 
 def default_config_map(obj: Object) -> None:
-    """Nothing is filled in, but data that is not text has no place in a ConfigMap's struct."""
-    for key, value in (obj.get("data") or {}).items():
-        if not isinstance(value, str):
-            raise TypeError(f"ConfigMap.data.{key} of type string")
+    """Nothing is filled in, but what is not text or not a flag has no place in a ConfigMap's struct, and what is empty
+    is not kept.
+    """
+    for field in ("data", "binaryData"):
+        values = obj.get(field)
+        if values is not None and not isinstance(values, dict):
+            raise TypeError(f"ConfigMap.{field} of type map[string]string")
+        for key, value in (values or {}).items():
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"ConfigMap.{field}.{key} of type string")
+        texts = {key: value or "" for key, value in (values or {}).items()}
+        obj.pop(field, None)
+        if texts:
+            obj[field] = texts
+    if not isinstance(obj.get("immutable"), bool | None):
+        raise TypeError("ConfigMap.immutable of type bool")
+    if obj.get("immutable", False) is None:
+        del obj["immutable"]
 
 
 def check_config_map(new: Object, _: Object | None) -> list[FieldError]:
@@ -160,10 +174,10 @@ def default_job(obj: Object) -> None:
         spec["parallelism"] = 1
     spec.setdefault("backoffLimit", _MAX_INT32 if "backoffLimitPerIndex" in spec else 6)
     template = spec.setdefault("template", {})
-    labels = (template.get("metadata") or {}).get("labels")
-    if labels and not obj["metadata"].get("labels"):
+    if not obj["metadata"].get("labels") and not spec.get("manualSelector"):
         # The very same map, as in Kubernetes: what is added to the template's labels later, the Job gets too.
-        obj["metadata"]["labels"] = labels
+        described = template["metadata"] = template.get("metadata") or {}
+        described["labels"] = obj["metadata"]["labels"] = described.get("labels") or {}
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
@@ -180,7 +194,7 @@ def new_job(obj: Object) -> None:
     template = spec["template"]
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
     for key in ("job-name", "batch.kubernetes.io/job-name"):
-        labels.setdefault(key, meta["name"])
+        labels.setdefault(key, meta.get("name", ""))
     for key in ("controller-uid", "batch.kubernetes.io/controller-uid"):
         labels.setdefault(key, meta["uid"])
     chosen = spec.setdefault("selector", {}).setdefault("matchLabels", {})

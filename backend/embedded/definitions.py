@@ -68,4 +68,5 @@ def kind_of(definition: Object) -> Kind:
         schema=None if structure is None else StructuralSchema(structure),
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
+        columns=version.get("additionalPrinterColumns") or (),
     )

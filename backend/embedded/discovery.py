@@ -121,6 +121,36 @@ def _paths(kinds: Iterable[Kind]) -> list[str]:
     return sorted(paths)
 
 
+def _item_path(kind: Kind) -> str:
+    resource = kind.resource
+    root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+    return (
+        f"{root}/namespaces/{{namespace}}/{resource.plural}/{{name}}"
+        if resource.namespaced
+        else f"{root}/{resource.plural}/{{name}}"
+    )
+
+
+def _item_operations(kind: Kind) -> Object:
+    """The one operation by whose parameters a client learns that the server validates fields itself."""
+    resource = kind.resource
+    if "patch" not in kind.verbs:
+        return {}
+    parameters = [
+        {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+        for name in ("dryRun", "fieldManager", "fieldValidation", "force")
+    ]
+    named = {"group": resource.group, "kind": resource.kind, "version": resource.version}
+    return {
+        "patch": {
+            "x-kubernetes-action": "patch",
+            "x-kubernetes-group-version-kind": named,
+            "parameters": parameters,
+            "responses": {"200": {"description": "OK"}},
+        }
+    }
+
+
 def _openapi(kinds: Iterable[Kind], rest: str) -> Answer | None:
     served = {
         f"apis/{kind.resource.api_version}" if kind.resource.group else f"api/{kind.resource.version}" for kind in kinds
@@ -144,7 +174,9 @@ def _openapi(kinds: Iterable[Kind], rest: str) -> Answer | None:
         {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]},
-            "paths": {},
+            "paths": {
+                _item_path(kind): _item_operations(kind) for kind in kinds if kind.resource.api_version == group_version
+            },
             "components": {"schemas": schemas},
         }
     )

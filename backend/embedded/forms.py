@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
+from dispatch_kubeflow.backend.embedded.columns import columns
 from dispatch_kubeflow.backend.embedded.errors import ApiError, not_acceptable
 from dispatch_kubeflow.backend.embedded.history import Stored, encode
 from dispatch_kubeflow.backend.embedded.kinds import Kind
@@ -23,6 +24,7 @@ class Form:
 
     shape: Literal["whole", "table", "partial"]
     content_type: str
+    kind: Kind | None = None
 
     def one(self, state: Stored, now: datetime) -> bytes:
         """One object."""
@@ -33,7 +35,7 @@ class Form:
     def collection(self, kind: Kind, states: Iterable[Stored], metadata: Object, now: datetime) -> bytes:
         """A list of objects."""
         if self.shape == "table":
-            return encode(_table(metadata, [_row(state.obj, now) for state in states]))
+            return encode(_table(kind, metadata, [state.obj for state in states], now))
         resource = kind.resource
         if self.shape == "partial":
             head: Object = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
@@ -54,7 +56,7 @@ class Form:
     def _shaped(self, obj: Object, now: datetime) -> Object:
         if self.shape == "partial":
             return _partial(obj)
-        return _table({"resourceVersion": obj["metadata"]["resourceVersion"]}, [_row(obj, now)])
+        return _table(self.kind, {"resourceVersion": obj["metadata"]["resourceVersion"]}, [obj], now)
 
 
 def form(accept: str | None, kind: Kind | None) -> Form:
@@ -70,7 +72,7 @@ def form(accept: str | None, kind: Kind | None) -> Form:
             return Form("whole", shown)
         if asked.get("g") == "meta.k8s.io" and asked.get("v") == "v1":
             if kind_asked == "Table":
-                return Form("table", shown)
+                return Form("table", shown, kind)
             if kind_asked in ("PartialObjectMetadata", "PartialObjectMetadataList"):
                 return Form("partial", shown)
     raise _unacceptable(kind)
@@ -90,31 +92,12 @@ def _partial(obj: Object) -> Object:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def _table(metadata: Object, rows: list[Object]) -> Object:
-    columns = [
-        {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
-        {"name": "Age", "type": "string", "format": "", "description": "", "priority": 0},
-    ]
+def _table(kind: Kind | None, metadata: Object, objects: Iterable[Object], now: datetime) -> Object:
+    shown = columns("" if kind is None else kind.resource.kind, None if kind is None else kind.columns)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": columns,
-        "rows": rows,
+        "columnDefinitions": [column.described() for column in shown],
+        "rows": [{"cells": [column.cell(obj, now) for column in shown], "object": _partial(obj)} for obj in objects],
     }
-
-
-def _row(obj: Object, now: datetime) -> Object:
-    meta = obj["metadata"]
-    age = _age(meta["creationTimestamp"], now) if "creationTimestamp" in meta else "<unknown>"
-    return {"cells": [meta.get("name", ""), age], "object": _partial(obj)}
-
-
-def _age(since: str, now: datetime) -> str:
-    seconds = int((now - datetime.fromisoformat(since).astimezone(UTC)).total_seconds())
-    steps: list[tuple[int, Callable[[int], str]]] = [
-        (120, lambda value: f"{max(value, 0)}s"),
-        (7200, lambda value: f"{value // 60}m"),
-        (172_800, lambda value: f"{value // 3600}h"),
-    ]
-    return next((shown(seconds) for limit, shown in steps if seconds < limit), f"{seconds // 86_400}d")

@@ -10,10 +10,17 @@ from typing import Any
 from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, invalid, invalid_value
 from dispatch_kubeflow.backend.embedded.history import encode
 from dispatch_kubeflow.backend.embedded.kinds import Kind
+from dispatch_kubeflow.backend.embedded.metadata import FIELDS
 
 Object = dict[str, Any]
 
 _OWN_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+_USUAL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_TOP = {
+    **dict.fromkeys(("Pod", "Job", "Node", "Namespace", "Service", "CustomResourceDefinition"), _USUAL),
+    "ConfigMap": frozenset({"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}),
+}
+"""What a built-in kind's object may have at its top."""
 _METADATA_TYPES: tuple[tuple[str, type, str], ...] = (
     ("name", str, "string"),
     ("generateName", str, "string"),
@@ -31,12 +38,17 @@ _METADATA_TYPES: tuple[tuple[str, type, str], ...] = (
 _EMPTY_IS_ABSENT = frozenset({"labels", "annotations", "ownerReferences", "finalizers", "managedFields"})
 
 
-def typed(kind: Kind, obj: Any) -> Object:
-    """The object with its kind said and its metadata an object with only strings where strings belong."""
+def typed(kind: Kind, obj: Any, *, matching: bool = True) -> Object:
+    """The object with its kind said and its metadata an object with only strings where strings belong.
+
+    422 for an object of another kind, unless it is judged later (`kind_fault`).
+    """
     resource = kind.resource
     if not isinstance(obj, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
-    _match_kind(kind, obj)
+    fault = kind_fault(kind, obj) if matching else None
+    if fault is not None:
+        raise fault
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
     meta = obj.setdefault("metadata", {})
     if not isinstance(meta, dict):
@@ -47,6 +59,10 @@ def typed(kind: Kind, obj: Any) -> Object:
 
 def typed_patch(kind: Kind, obj: Any) -> Object:
     """The same of the result of a patch, whose faults are answered as the patch's own: 422."""
+    if not kind.custom and isinstance(obj, dict):
+        said = (obj.get("kind"), obj.get("apiVersion"))
+        if said != (kind.resource.kind, kind.resource.api_version):
+            raise Undecodable(kind, f'no kind "{said[0]}" is registered for version "{said[1]}"').of_patch(obj)
     try:
         return typed(kind, obj)
     except Undecodable as error:
@@ -110,7 +126,23 @@ class Undecodable(ApiError):
         return invalid("", "", "", [invalid_value("patch", encode(obj).decode(), self.why)])
 
 
-def _match_kind(kind: Kind, obj: Object) -> None:
+def envelope(kind: Kind, obj: Object) -> list[str]:
+    """Drop what a built-in kind has no field for, at its top and in its metadata, in place; the paths dropped."""
+    known = _TOP.get(kind.resource.kind)
+    if kind.custom or known is None:
+        return []
+    dropped = [key for key in obj if key not in known]
+    for key in dropped:
+        del obj[key]
+    meta = obj["metadata"]
+    unknown = [key for key in meta if key not in FIELDS]
+    for key in unknown:
+        del meta[key]
+    return [*dropped, *(f"metadata.{key}" for key in unknown)]
+
+
+def kind_fault(kind: Kind, obj: Object) -> ApiError | None:
+    """The refusal of an object that says it is of another kind."""
     said, version = obj.get("kind") or kind.resource.kind, obj.get("apiVersion") or kind.resource.api_version
     faults = []
     if said != kind.resource.kind:
@@ -119,7 +151,8 @@ def _match_kind(kind: Kind, obj: Object) -> None:
         faults.append(invalid_value("apiVersion", version, f"must be {kind.resource.api_version}"))
     if faults:
         name = (obj.get("metadata") or {}).get("name") or ""
-        raise invalid(str(version).rpartition("/")[0], said, name, faults)
+        return invalid(str(version).rpartition("/")[0], said, name, faults)
+    return None
 
 
 def finalizer_warnings(new: Object, old: Object | None) -> list[str]:

@@ -5,7 +5,7 @@ Kubernetes calls this a strategy. A kind that no built-in rule is known for beha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -63,6 +63,8 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     served_versions: tuple[str, ...] = field(default=())
+    columns: Sequence[Mapping[str, Any]] | None = None
+    """What a definition says that tables show; None for a built-in kind, which has columns of its own."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -101,7 +103,9 @@ class Kind:
         if self.graceful:
             # Admission gives a pod its priority once and for all.
             new["spec"] = {**{key: old["spec"][key] for key in _PRIORITY if key in old["spec"]}, **new["spec"]}
-        if self.has_generation:
+        if not self.has_generation:
+            new["metadata"].pop("generation", None)
+        else:
             before = old["metadata"].get("generation", 0)
             new["metadata"]["generation"] = before + 1 if self._desired(new) != self._desired(old) else before
             if not new["metadata"]["generation"]:

@@ -96,6 +96,29 @@ def path_segment(name: str) -> list[str]:
     return [f"may not contain '{sign}'" for sign in "/%" if sign in name]
 
 
+FIELDS = frozenset(
+    {
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    }
+)
+"""What metadata may have."""
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+
+
 def generated(base: str, chance: random.Random) -> str:
     """A name made from `generateName`: the base cut to 58 and five letters that spell nothing."""
     return base[:58] + "".join(chance.choices(_SUFFIX, k=5))
@@ -150,6 +173,17 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
         if meta.get(key) != before.get(key)
     ]
     return faults
+
+
+def validate_own(new: Object) -> list[FieldError]:
+    """The fault that only Kubernetes' own kinds mind: a finalizer that is neither a standard one nor qualified."""
+    return [
+        invalid_value(
+            f"metadata.finalizers[{index}]", name, "name is neither a standard finalizer name nor is it fully qualified"
+        )
+        for index, name in enumerate(new["metadata"].get("finalizers") or [])
+        if "/" not in name and name not in _STANDARD_FINALIZERS
+    ]
 
 
 def label_value(value: str) -> list[str]:

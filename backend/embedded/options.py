@@ -20,6 +20,7 @@ from dispatch_kubeflow.backend.embedded.errors import (
     required,
 )
 from dispatch_kubeflow.backend.embedded.routes import is_true
+from dispatch_kubeflow.backend.embedded.selectors import field_terms, label_selector
 
 _META = "meta.k8s.io"
 _CONTINUE = "continue key is not valid"
@@ -89,7 +90,10 @@ class Continue:
 
 
 def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
-    """Read and check the options of a list or a watch."""
+    """Read and check the options of a list or a watch; selectors first, as they are decoded with the options."""
+    label_selector(query.get("labelSelector"))
+    for _ in field_terms(query.get("fieldSelector") or ""):
+        pass
     options = ListOptions(
         query.get("labelSelector"),
         query.get("fieldSelector"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dispatch_kubeflow.backend.embedded import protobuf
 from dispatch_kubeflow.backend.embedded.access import Access, Attributes, User
-from dispatch_kubeflow.backend.embedded.bodies import object_body
-from dispatch_kubeflow.backend.embedded.errors import invalid, invalid_value
+from dispatch_kubeflow.backend.embedded.bodies import media_type, object_body
+from dispatch_kubeflow.backend.embedded.errors import bad_request, invalid, invalid_value
 from dispatch_kubeflow.backend.embedded.kinds import Kind
 from dispatch_kubeflow.backend.embedded.messages import Answer, Request, of_object
 from dispatch_kubeflow.backend.requests.resources import ACCESS_REVIEWS, Resource
@@ -19,7 +20,7 @@ _GROUP = "authorization.k8s.io"
 
 def review(access: Access, user: User, kind: Kind, request: Request, namespace: str) -> Answer:
     """Answer a review of any of the four kinds."""
-    obj, _ = object_body(kind, request.headers, request.body)
+    obj = _sent(kind, request)
     spec = obj.get("spec") or {}
     reviewer = _REVIEWERS[kind.resource.plural]
     status = reviewer(access, user, spec, namespace)
@@ -33,6 +34,18 @@ def review(access: Access, user: User, kind: Kind, request: Request, namespace: 
         },
         201,
     )
+
+
+def _sent(kind: Kind, request: Request) -> Object:
+    """The review sent: in JSON, in YAML, or as kubectl sends it."""
+    if media_type(request.headers) != protobuf.MEDIA:
+        return object_body(kind, request.headers, request.body)[0]
+    try:
+        return protobuf.review(request.body)
+    except (protobuf.Unreadable, UnicodeDecodeError) as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind.resource.kind}): {error}"
+        ) from None
 
 
 def _self(access: Access, user: User, spec: Object, _: str) -> Object:

@@ -19,6 +19,7 @@ from dispatch_kubeflow.backend.embedded.admission import Admission, Operation, R
 from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.errors import (
     STALE,
+    ApiError,
     FieldError,
     already_exists,
     bad_request,
@@ -41,7 +42,9 @@ from dispatch_kubeflow.backend.embedded.history import (
 )
 from dispatch_kubeflow.backend.embedded.incoming import (
     Undecodable,
+    envelope,
     finalizer_warnings,
+    kind_fault,
     match_namespace,
     typed,
     typed_patch,
@@ -293,14 +296,15 @@ class Store:
         """Replace an object (or its `status`), if its resourceVersion and uid still hold; gives it back as stored."""
         how = write or Write(manager, dry_run)
         kind = self.kind(resource)
-        new = typed(kind, copied(dict(obj)))
+        fault = kind_fault(kind, dict(obj))
+        new = typed(kind, copied(dict(obj)), matching=False)
         meta = new["metadata"]
         place = self._place(kind, namespace, meta, name)
         uid = str(meta.get("uid") or "")
         with self.lock:
             if kind.create_on_update and place not in self._objects.get(kind.key, {}):
                 return self._create(kind, new, namespace, how)
-            return self._update(kind, place, lambda _: new, subresource, how, uid=uid, replaces=True)
+            return self._update(kind, place, lambda _: new, subresource, how, uid=uid, replaces=True, fault=fault)
 
     def patch(
         self,
@@ -385,6 +389,7 @@ class Store:
             meta.pop(key, None)
         kind.prepare_create(new)
         faults = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=kind.name_check)
+        faults += [] if kind.custom else metadata.validate_own(new)
         faults += self._schema_faults(kind, new, None, faults)
         if faults:
             raise invalid(kind.resource.group, kind.resource.kind, meta.get("name") or "", faults)
@@ -407,11 +412,12 @@ class Store:
         uid: str = "",
         replaces: bool = False,
         applied: bool = False,
+        fault: ApiError | None = None,
     ) -> Object:
         resource = kind.resource
         state = self._objects.get(kind.key, {}).get(place)
         if state is None:
-            raise not_found(resource.group, resource.plural, place[1])
+            raise self._absent(kind, place, change if replaces else None, how)
         old = state.obj
         if uid and uid != old["metadata"]["uid"]:
             raise conflict(
@@ -433,10 +439,10 @@ class Store:
                 raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({place[1]})")
         self._decode(kind, new, how, patched=not replaces)
         new = self._review(kind, "UPDATE", place, subresource, old, new, how, mutate=True) or new
-        self._current_version(kind, new, state, place[1])
+        self._current_version(kind, new, state, place[1], fault)
         new = kind.prepare_update(new, old, subresource)
         meta, before = new["metadata"], old["metadata"]
-        meta.setdefault("uid", before["uid"])
+        meta["uid"] = meta.get("uid") or before["uid"]
         meta["creationTimestamp"] = before["creationTimestamp"]
         if "deletionTimestamp" in before:
             meta["deletionTimestamp"] = before["deletionTimestamp"]
@@ -454,6 +460,12 @@ class Store:
             return copied(new)  # type: ignore[no-any-return]  # a dict's copy
         verb = "update" if replaces else "patch"
         return copied(self._commit(kind, "MODIFIED", new, state, how, verb, subresource).obj)  # type: ignore[no-any-return]
+
+    def _absent(self, kind: Kind, place: tuple[str, str], change: Change | None, how: Write) -> ApiError:
+        """What an update of an absent object is answered; a body that cannot be read is refused before that."""
+        if change is not None:
+            self._decode(kind, change({}), how)
+        return not_found(kind.resource.group, kind.resource.plural, place[1])
 
     def _apply(
         self, kind: Kind, place: tuple[str, str], patch: Any, subresource: str | None, force: bool, how: Write
@@ -490,7 +502,8 @@ class Store:
 
     def _decode(self, kind: Kind, obj: Object, how: Write, *, patched: bool = False) -> None:
         try:
-            unknown = [f'unknown field "{path}"' for path in kind.schema.decode(obj)] if kind.schema is not None else []
+            dropped = [*envelope(kind, obj), *(kind.schema.decode(obj) if kind.schema is not None else ())]
+            unknown = [f'unknown field "{path}"' for path in sorted(dropped)]
             if unknown and how.field_validation == "Strict":
                 raise unknown_fields(kind, obj, unknown, patched=patched)
             if kind.schema is not None:
@@ -510,7 +523,15 @@ class Store:
             meta["name"] = name
         return (str(meta.get("namespace") or ""), name or said)
 
-    def _current_version(self, kind: Kind, new: Object, state: Stored, name: str) -> None:
+    def _current_version(
+        self, kind: Kind, new: Object, state: Stored, name: str, otherwise: ApiError | None = None
+    ) -> None:
+        """Whether the version asked for is the present one; only then is it asked whether the kind is right."""
+        self._compare_version(kind, new, state, name)
+        if otherwise is not None:
+            raise otherwise
+
+    def _compare_version(self, kind: Kind, new: Object, state: Stored, name: str) -> None:
         asked = new["metadata"].get("resourceVersion") or ""
         resource = kind.resource
         if asked in ("", "0"):
@@ -544,7 +565,7 @@ class Store:
             # Kubernetes runs these once for every kind and once within the kind's own validation.
             alone = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=metadata.path_segment)
             changes = metadata.validate_update(new, old)
-            faults = [*alone, *changes, *changes]
+            faults = [*alone, *changes, *changes, *([] if kind.custom else metadata.validate_own(new))]
             faults += self._schema_faults(kind, new, old, faults)
         if kind.check_change is not None and subresource is None:
             faults += kind.check_change(new, old)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dispatch_kubeflow.backend.embedded.bodies import check_size, decoded, media_type, object_body
+from dispatch_kubeflow.backend.embedded.bodies import check_object_type, check_size, decoded, media_type, object_body
 from dispatch_kubeflow.backend.embedded.errors import (
     ApiError,
     FieldError,
@@ -49,19 +49,22 @@ class Writer:
 
     def create(self) -> Answer:
         """POST on a collection, and on an item, which for a custom resource is the same."""
-        obj, twice = object_body(self._kind, self._request.headers, self._request.body)
-        self._options("CreateOptions")
+        obj, twice = self._body("CreateOptions")
         self._duplicates(obj, twice)
         made = self._store.create(self._kind.resource, obj, namespace=self._namespace, write=self._how)
         return self._object(made, 201)
 
     def update(self) -> Answer:
         """PUT; of an absent role or event, a create."""
-        obj, twice = object_body(self._kind, self._request.headers, self._request.body)
-        self._options("UpdateOptions")
+        obj, twice = self._body("UpdateOptions")
         self._duplicates(obj, twice)
         if not self._route.name:
             raise bad_request("name must be provided")
+        meta = obj.get("metadata")
+        if not meta or (isinstance(meta, dict) and not meta.get("name")):
+            raise bad_request(
+                f"the name of the object ({self._route.name} based on URL) was undeterminable: name must be provided"
+            )
         before = self._store.resource_version
         made = self._store.update(
             self._kind.resource,
@@ -73,6 +76,13 @@ class Writer:
         )
         created = self._how.committed is not None and self._store.commits[-1].verb == "create"
         return self._object(made, 201 if created and before != self._store.resource_version else 200)
+
+    def _body(self, options: str) -> tuple[Object, list[str]]:
+        """The object sent; its type and size are judged before the options, and what it says after them."""
+        check_object_type(self._request.headers)
+        check_size(self._request.body)
+        self._options(options)
+        return object_body(self._kind, self._request.headers, self._request.body)
 
     def patch(self) -> Answer:
         """PATCH in any of its four forms."""

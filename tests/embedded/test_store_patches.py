@@ -40,6 +40,8 @@ def test_merge_patch(current: Any, patch: Any, after: Any) -> None:
         ([{"op": "move", "from": "/a", "path": "/x~1y"}], {"x/y": [1, 2]}),
         ([{"op": "test", "path": "/a/0", "value": 1}, {"op": "test", "path": "/zz", "value": None}], {"a": [1, 2]}),
         ([{"op": "replace", "path": "", "value": {"n": 1}}], {"n": 1}),
+        ([{"op": "replace", "path": "/zz", "value": 1}, {"op": "remove", "path": "/a"}], {"zz": 1}),
+        ([{"op": "replace", "path": "/a/0", "value": 3}], {"a": [3, 2]}),
     ],
 )
 def test_json_patch(operations: list[Any], after: Any) -> None:
@@ -58,7 +60,8 @@ def test_json_patch(operations: list[Any], after: Any) -> None:
         {"op": "add", "path": "/b/y", "value": 1},
         {"op": "add", "path": "a", "value": 1},
         {"op": "add", "path": "/c"},
-        {"op": "replace", "path": "/zz", "value": 1},
+        {"op": "replace", "path": "/a/9", "value": 1},
+        {"op": "replace", "path": "/zz/y", "value": 1},
         {"op": "zz", "path": "/a"},
         {"op": "add", "value": 1},
     ],

@@ -77,7 +77,17 @@ TRAIN_JOB = Struct(
 )
 JOB_SET = Struct(
     "JobSet",
-    {"spec": Struct("JobSetSpec", {"suspend": "bool", "managedBy": "string", "ttlSecondsAfterFinished": "int32"})},
+    {
+        "spec": Struct(
+            "JobSetSpec",
+            {
+                "suspend": "bool",
+                "managedBy": "string",
+                "ttlSecondsAfterFinished": "int32",
+                "replicatedJobs": ListOf(Struct("ReplicatedJob", {"name": "string", "replicas": "int32"})),
+            },
+        )
+    },
 )
 _LIMITS = {"int32": 2**31, "int64": 2**63}
 

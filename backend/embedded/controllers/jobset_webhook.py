@@ -39,7 +39,13 @@ def default_jobset(new: Object) -> Object | Denial:
     for job in spec.get("replicatedJobs") or ():
         template = job["template"]["spec"]
         template.setdefault("completionMode", "Indexed")
-        template["template"]["spec"].setdefault("restartPolicy", "OnFailure")
+        pod = template["template"]["spec"]
+        pod.setdefault("restartPolicy", "OnFailure")
+        # The webhook writes back what Go's structs always show.
+        job["template"].setdefault("metadata", {})
+        template["template"].setdefault("metadata", {})
+        for container in [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]:
+            container.setdefault("resources", {})
     for index, rule in enumerate((spec.get("failurePolicy") or {}).get("rules") or ()):
         rule.setdefault("name", f"failurePolicyRule{index}")
     return new
@@ -75,6 +81,9 @@ def _creation_faults(new: Object) -> list[FieldError]:
                 faults.append(
                     _plain(f"replicatedJob: {job['name']} cannot depend on replicatedJob: {dependency['name']}")
                 )
+    coordinator = new["spec"].get("coordinator")
+    if coordinator and coordinator.get("replicatedJob") not in seen:
+        faults.append(_plain(f"coordinator replicatedJob {coordinator.get('replicatedJob')} does not exist"))
     for target in new["spec"]["successPolicy"].get("targetReplicatedJobs") or ():
         if target not in seen:
             faults.append(_plain(f"invalid replicatedJob name '{target}' does not appear in .spec.ReplicatedJobs"))

@@ -68,7 +68,7 @@ class JobSetWebhooks:
     """JobSet's webhooks, for JobSets and for the pods of JobSets."""
 
     def __init__(self, admission: Admission) -> None:
-        admission.mutating(jobset_webhook.MUTATOR, JOB_SETS, self._default)
+        admission.mutating(jobset_webhook.MUTATOR, JOB_SETS, self._default, operations=("CREATE",))
         admission.validating(jobset_webhook.VALIDATOR, JOB_SETS, self._validate)
         admission.mutating(POD_MUTATOR, PODS, self._default_pod, operations=("CREATE",))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.errors import FieldError, duplicate, not_supported, required, too_long, too_many
+from dispatch_kubeflow.backend.embedded.metadata import FIELDS
 from dispatch_kubeflow.backend.embedded.schemas.rules import Rule
 
 Object = dict[str, Any]
@@ -28,25 +29,6 @@ _BLOCKED = FieldError(
     "correct the existing errors to complete validation",
 )
 _TYPE_META = ("apiVersion", "kind", "metadata")
-_METADATA_FIELDS = frozenset(
-    {
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "labels",
-        "annotations",
-        "ownerReferences",
-        "finalizers",
-        "managedFields",
-    }
-)
 _DURATION = re.compile(r"^-?(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+$")
 
 
@@ -67,7 +49,7 @@ class StructuralSchema:
                 del obj[key]
         obj.update(body)
         metadata = obj["metadata"]
-        for key in [key for key in metadata if key not in _METADATA_FIELDS]:
+        for key in [key for key in metadata if key not in FIELDS]:
             del metadata[key]
             unknown.append(f"metadata.{key}")
         return sorted(unknown)
