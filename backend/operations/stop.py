@@ -66,6 +66,7 @@ def _stop_trainjob(call: Call, ref: ObjectRef) -> None:
         if found.seen.metadata.uid != ref.uid:
             _settle_gone(call, other_uid=True)
             return
+        _check_ours(call, ref, found.seen.metadata)
         unopened = never_opened(found.seen)
         version = found.seen.metadata.resource_version if unopened else None
         failure = call.delete(TRAIN_JOBS, ref.name, uid=ref.uid, resource_version=version).failure
@@ -80,6 +81,14 @@ def _stop_trainjob(call: Call, ref: ObjectRef) -> None:
             continue
         _settle_failed_delete(call, ref, TRAIN_JOBS, seen.TrainJob, failure, orphan=False)
         return
+
+
+def _check_ours(call: Call, ref: ObjectRef, metadata: seen.Metadata) -> None:
+    """What a reference that names this Backend leads to has to say so itself before it is deleted (C18)."""
+    backend = metadata.labels.backend
+    if backend != call.adapter.settings.name:
+        details = {"target": f"{ref.kind} {ref.namespace}/{ref.name}", "seen": f"backend {backend}"}
+        call.settle("stop", finding="other-backend", details=details)
 
 
 def never_opened(trainjob: seen.TrainJob) -> bool:
@@ -128,6 +137,7 @@ def _stop_other(call: Call, ref: ObjectRef) -> None:
     if metadata is None or metadata.uid != ref.uid:
         _settle_gone(call, metadata is not None)
         return
+    _check_ours(call, ref, metadata)
     instead = _living_owner(call, ref, metadata)
     if instead is not None:
         target = f"{ref.kind} {ref.namespace}/{ref.name}"

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from dispatch_kubeflow.backend import ObjectRef
-from dispatch_kubeflow.backend.requests.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from dispatch_kubeflow.backend.requests.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    JOB_SETS,
+    JOBS,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
 from dispatch_kubeflow.machine import DispatchError, ErrOutcomeUnknown
 from dispatch_kubeflow.machine.record import Recorded, record_start
 
@@ -186,6 +193,26 @@ def test_a_job_of_another_backend_is_not_acted_on(world: World, call: str) -> No
     ours = ObjectRef("gpu", NAMESPACE, "TrainJob", "job-1", ref.uid)
     with refused("object.other-backend", seen="other"):
         getattr(backend, call)(ours, *([] if call == "open" else [1]), ctx=soon())
+
+
+@pytest.mark.rule("stop.other-backend")
+def test_a_job_of_another_backend_is_not_stopped(world: World) -> None:
+    other, backend = world.backend(name="other"), world.backend()
+    ref = start(other)
+    with refused("stop.other-backend", seen="other"):
+        backend.stop(ObjectRef("gpu", NAMESPACE, "TrainJob", "job-1", ref.uid), ctx=soon())
+    assert world.names(TRAIN_JOBS) == ["job-1"]
+
+
+@pytest.mark.rule("stop.other-backend")
+def test_a_runtime_that_no_backend_made_is_not_stopped(world: World) -> None:
+    backend = world.backend()
+    source = world.get(CLUSTER_TRAINING_RUNTIMES, "torch-distributed")
+    assert source is not None
+    made = world.cluster.create(TRAINING_RUNTIMES, {"metadata": {"name": "mine"}, "spec": source["spec"]}, NAMESPACE)
+    with refused("stop.other-backend"):
+        backend.stop(ObjectRef("gpu", NAMESPACE, "TrainingRuntime", "mine", made["metadata"]["uid"]), ctx=soon())
+    assert world.names(TRAINING_RUNTIMES) == ["mine"]
 
 
 # A Backend that heals.
