@@ -7,12 +7,13 @@ from typing import Any
 
 from . import exhaustive
 from .story import JOBS_NAMED, LIVE_PARTS, Step, Story, fault
+from .wire import Fault
 
 CONTROLLERS = ("trainer", "jobset", "job", "scheduler", "kubelet", "collector")
 PROGRAMS = ("trainer", "jobset", "kube-controller-manager", "kubelet")
 KUBECTL = (
     # A foreground deletion by hand is left out: Trainer's own webhook never lets it end, whatever is called.
-    *("delete", "orphan", "suspend", "resume", "junk", "queue"),
+    *("delete", "orphan", "suspend", "resume", "junk", "queue", "ajar", "mode", "backend", "again"),
     *("copy", "jobset", "snapshot", "evict", "kill", "touch"),
 )
 LACKS = (
@@ -23,6 +24,19 @@ LACKS = (
     [["create", "trainjobs"]],
     [["delete", "jobsets"], ["delete", "pods"]],
     [["patch", "trainingruntimes"]],
+)
+MAIN = {"start": (3, 4, 4, 5), "open": (3,), "hold": (1,), "release": (4,), "stop": (1, 2), "stop_job": (5, 6)}
+"""Where the writes of a call stand among its requests."""
+DOUBTFUL = (
+    Fault("lost"),
+    Fault("drop"),
+    Fault("late", seconds=5.0),
+    Fault("late", seconds=55.0),
+    Fault("slow", seconds=31.0),
+    Fault("rewritten", 504),
+    Fault("crash-after"),
+    Fault("kind"),
+    Fault("answer", 409, "Conflict"),
 )
 SECONDS = (0.05, 0.5, 2.0, 10.0, 45.0, 100.0)
 
@@ -64,9 +78,10 @@ class Drawer:
             "held": [start, lift, soon, {"do": "hold", "n": 1, **mine}, soon],
             "held gated": [start, {"do": "hold", "n": 1, **mine}],
             "ended": [start, lift, soon, {"do": "finish", "job": job, "code": self.chance.choice((0, 1))}, soon],
+            "unknown": [{**start, "faults": {"4": fault(self.chance.choice(DOUBTFUL[:6]))}}, {"do": "find", **mine}],
             "orphaned": [start, lift, soon, {"do": "kubectl", "deed": "orphan", "job": job, "attempt": 1}, soon],
         }
-        return found[self.chance.choices(tuple(found), (30, 15, 25, 10, 4, 6, 5))[0]]
+        return found[self.chance.choices(tuple(found), (24, 12, 25, 12, 4, 8, 9, 5))[0]]
 
     def step(self, story: Story) -> Step:
         """The next step, drawn by what there is."""
@@ -104,6 +119,8 @@ class Drawer:
                 step["kind"] = self.chance.choice(tuple(LIVE_PARTS))
         if what == "stop_job" and self.chance.random() < 0.2:
             step["timeout"] = self.chance.choice((0.0, 0.4, 3.0))
+        if self.chance.random() < 0.04:
+            step |= self.chance.choice(({"timeout": 0.0}, {"cancelled": True}))
         if what == "watch":
             step |= {"views": self.chance.choice((1, 2, 3)), "timeout": 20.0}
         return step
@@ -124,7 +141,11 @@ class Drawer:
         if not self.faulty or self.chance.random() < 0.5:
             return step
         places = self.chance.sample(range(9), self.chance.choice((1, 1, 1, 2)))
-        step = {**step, "faults": {str(place): fault(self._fault()) for place in places}}
+        faults = {str(place): fault(self._fault()) for place in places}
+        if step["do"] in MAIN and self.chance.random() < 0.4:
+            # What is in doubt is decided at the write that a call exists for.
+            faults[str(self.chance.choice(MAIN[step["do"]]))] = fault(self.chance.choice(DOUBTFUL))
+        step = {**step, "faults": faults}
         if self.meddles and self.chance.random() < 0.3:
             step["deeds"] = {str(self.chance.randrange(1, 7)): self._small_deed(step["job"])}
         return step
@@ -150,8 +171,8 @@ class Drawer:
         job = self.chance.choice(self.jobs)
         attempts = [key[1] for key in story.refs if key[0] == job] or [1]
         match self.chance.choices(
-            ("kubectl", "lag", "down", "up", "finish", "node", "rbac", "new", "stubborn", "blind"),
-            (40, 12, 4, 6, 12, 8, 8, 8, 6, 3),
+            ("kubectl", "lag", "down", "up", "finish", "node", "rbac", "new", "close", "stubborn", "blind"),
+            (44, 12, 4, 6, 12, 8, 8, 8, 3, 6, 3),
         )[0]:
             case "kubectl":
                 deed, attempt = self.chance.choice(KUBECTL), self.chance.choice(attempts)
@@ -172,6 +193,8 @@ class Drawer:
                 return {"do": "rbac", "by": "b", "lacks": self.chance.choice((*LACKS, []))}
             case "stubborn":
                 return {"do": "stubborn", "seconds": self.chance.choice((5.0, 25.0))}
+            case "close":
+                return {"do": "close", "by": "b"}
             case "new":
                 return {"do": "new", "by": self.chance.choice("ab")}
             case _:

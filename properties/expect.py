@@ -76,9 +76,9 @@ class Walk:
 
 def expected(outcome: Outcome, ended: str | None) -> str | None:
     """The row that must decide, `success`, or None where nothing exact can be said. `ended`: how the context ended."""
-    if outcome.timeout is not None and outcome.timeout <= 0:
-        decided = rulebook().decide("context", operation=outcome.operation, mode="plain", ended="deadline")
-        return str(decided.id)
+    if outcome.cancelled or (outcome.timeout is not None and outcome.timeout <= 0):
+        how = "cancelled" if outcome.cancelled and outcome.context_ended == "cancelled" else "deadline"
+        return str(rulebook().decide("context", operation=outcome.operation, mode="plain", ended=how).id)
     oracle = _ORACLES.get(outcome.operation)
     if oracle is None:
         return None

@@ -56,6 +56,8 @@ class Story:
         self.edited: set[Key] = set()
         self.lagging = False
         self.forced = False
+        self.closed: set[str] = set()
+        self.relabelled: set[str] = set()
         self.steps: list[Step] = []
         self.started: dict[Key, list[Outcome]] = {}
         self.matrix = truth.Matrix()
@@ -107,7 +109,9 @@ class Story:
         for place, deed in (step.get("deeds") or {}).items():
             self._deeds[by, int(place)] = deed
         before = self.world.backends[by]
-        outcome = self.world.call(by, what, *arguments, timeout=step.get("timeout", 120.0), act=act)
+        outcome = self.world.call(
+            by, what, *arguments, timeout=step.get("timeout", 120.0), act=act, cancelled="cancelled" in step
+        )
         for remembered in (self._faults, self._deeds):
             for key in [key for key in remembered if key[0] == by]:
                 del remembered[key]  # type: ignore[attr-defined] # both are dicts by actor and place
@@ -228,7 +232,10 @@ class Story:
     def _judge_call(self, outcome: Outcome) -> None:
         truth.note(self.world, outcome, self.matrix)
         lying = any(each.fault is not None and each.fault.status == 404 for each in outcome.exchanges)
-        if outcome.actor in ("r", "o") and outcome.operation in WRITES:
+        if outcome.actor in self.closed:
+            if outcome.row != "backend.closed":
+                raise Disagreement(f"backend.closed was expected, and it was {outcome}")
+        elif outcome.actor in ("r", "o") and outcome.operation in WRITES:
             self._judge_standing(outcome)
         elif lying:
             truth.judge_said(outcome)
@@ -333,7 +340,7 @@ class Story:
         world = self.world
         world.backend("z")
         for job in JOBS_NAMED:
-            if job not in {each[0] for each in self.started}:
+            if job not in {each[0] for each in self.started} or job in self.relabelled:
                 continue
             stopped = world.call("z", "stop_job", job, timeout=1200.0)
             truth.judge(world, stopped)
@@ -413,6 +420,15 @@ class Story:
                 self._edit(key, {"spec": {"suspend": deed == "suspend"}})
             case "junk" if found is not None:
                 self._edit(key, {"metadata": {"annotations": {PREFIX + "hold": "seven/held"}}})
+            case "ajar" if found is not None:
+                self._edit(key, {"metadata": {"annotations": {PREFIX + "gate": "ajar"}}})
+            case "mode" if found is not None:
+                self._edit(key, {"metadata": {"annotations": {PREFIX + "mode": "kueue"}}})
+            case "backend" if found is not None:
+                self.relabelled.add(job)
+                self._edit(key, {"metadata": {"labels": {PREFIX + "backend": "another"}}})
+            case "again" if found is not None:
+                self._again(key, found)
             case "queue" if found is not None:
                 self._edit(key, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "mine"}}})
             case "copy" if cluster.get(TRAINING_RUNTIMES, name, NAMESPACE) is not None:
@@ -435,6 +451,26 @@ class Story:
             case _:
                 return
 
+    def _again(self, key: Key, found: dict[str, Any]) -> None:
+        """Somebody deletes a TrainJob and makes it anew by the same name."""
+        self.edited.add(key)
+        self.meddled.add(key[0])
+        cluster = self.world.cluster
+        cluster.delete(TRAIN_JOBS, found["metadata"]["name"], NAMESPACE, propagation="Orphan")
+        cluster.settle()
+        meta = {each: found["metadata"][each] for each in ("name", "namespace", "labels", "annotations")}
+        if cluster.get(TRAIN_JOBS, meta["name"], NAMESPACE) is None:
+            self._tried(lambda: cluster.create(TRAIN_JOBS, {"metadata": meta, "spec": found["spec"]}, NAMESPACE))
+
+    def _tried(self, deed: Callable[[], Any]) -> None:
+        try:
+            deed()
+        except Exception as error:
+            # Trainer's webhook may refuse a user as it refuses anybody.
+            if type(error).__name__ != "ApiError":
+                raise
+            self.world.tell(f"refused: {error}")
+
     def _stamp(self) -> str:
         return str(self.world.cluster.store.resource_version)
 
@@ -442,13 +478,7 @@ class Story:
         self.edited.add(key)
         self.meddled.add(key[0])
         name = f"{key[0]}-{key[1]}"
-        try:
-            self.world.cluster.patch(TRAIN_JOBS, name, patch, NAMESPACE)
-        except Exception as error:
-            # Trainer's webhook may refuse a user as it refuses anybody.
-            if type(error).__name__ != "ApiError":
-                raise
-            self.world.tell(f"refused: {error}")
+        self._tried(lambda: self.world.cluster.patch(TRAIN_JOBS, name, patch, NAMESPACE))
 
     def _rbac(self, by: str, lacks: list[list[str]]) -> None:
         """The user of a Backend loses or regains permissions."""
@@ -460,8 +490,15 @@ class Story:
         self._there(by)
         world.actors[by].token = world.cluster.user(f"user-{by}", rules) if lacks else world.admin
 
+    def _close(self, by: str) -> None:
+        """A Backend is closed; its owner calls it all the same."""
+        self._there(by)
+        self.world.backends[by].close()
+        self.closed.add(by)
+
     def _new(self, by: str) -> None:
         """The process died between two calls, and another one takes its place."""
+        self.closed.discard(by)
         self.world.backend(by)
 
 

@@ -297,7 +297,7 @@ def _success(world: World, outcome: Outcome) -> None:
         case "ceased":
             _has_ceased(world, outcome)
         case "output":
-            if any(each.subresource == "log" and not each.whole for each in outcome.exchanges):
+            if any(each.subresource == "log" and _was_cut(each) for each in outcome.exchanges):
                 raise Lie("output ended as if it were complete, and its stream was cut")
 
 
@@ -377,6 +377,11 @@ def _found(world: World, outcome: Outcome) -> None:
     }
     if not shown <= every:
         raise Lie(f"find of {job} shows what never was: {shown - every}")
+
+
+def _was_cut(exchange: Exchange) -> bool:
+    # Damage within a log's own text nobody can see.
+    return not exchange.whole and not (exchange.fault is not None and exchange.fault.kind == "garbled")
 
 
 def _has_ceased(world: World, outcome: Outcome) -> None:

@@ -165,7 +165,7 @@ class Outcome:
     version_before: int = 0
     timeout: float | None = None
     context_ended: str | None = None
-    register_before: str | None = None
+    cancelled: bool = False
 
     @property
     def row(self) -> str:
@@ -261,6 +261,7 @@ class World:
         *arguments: Any,
         timeout: float | None = 120.0,
         act: Callable[[Backend, Context], Any] | None = None,
+        cancelled: bool = False,
     ) -> Outcome:
         """One public call of one caller, to its end."""
         self._calls += 1
@@ -273,7 +274,10 @@ class World:
             else Context.background(clock=self.clock)
         )
         one.ctx = ctx
+        if cancelled:
+            ctx.cancel()
         outcome = Outcome(operation, actor, arguments, began=self.clock.monotonic(), timeout=timeout)
+        outcome.cancelled = cancelled
         outcome.version_before = self.cluster.store.resource_version
         first = len(self.wire.exchanges)
         backend = self.backends[actor]
