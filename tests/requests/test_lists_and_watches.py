@@ -103,7 +103,7 @@ def page(number: int, *items: dict[str, object], more: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("tokens", [["a", "a"], ["a", "b", "a"]])
-def test_trap_a_list_that_comes_back_to_where_it_was_is_no_answer(little, tokens):
+def test_a_list_that_comes_back_to_where_it_was_is_no_answer(little, tokens):
     little.answers.extend(page(7, {"metadata": {"name": "x"}}, more=token) for token in tokens)
     with door_to(little) as door:
         reply = listed(door, Context.background())
@@ -112,7 +112,7 @@ def test_trap_a_list_that_comes_back_to_where_it_was_is_no_answer(little, tokens
     assert len(little.asked) == len(tokens)
 
 
-def test_trap_a_list_that_continues_for_ever_ends_without_an_answer(little, monkeypatch):
+def test_a_list_that_continues_for_ever_ends_without_an_answer(little, monkeypatch):
     monkeypatch.setattr(lists, "MOST_PAGES", 20)
     little.answers.extend(page(7, {"metadata": {"name": f"x-{number}"}}, more=str(number)) for number in range(100))
     with door_to(little) as door:
@@ -655,7 +655,7 @@ def test_a_log_that_is_followed_ends_with_its_context(little):
         assert list(lines) == []
 
 
-def test_trap_a_log_that_drips_for_ever_is_cut(certificates, monkeypatch):
+def test_a_log_that_drips_for_ever_is_cut(certificates, monkeypatch):
     monkeypatch.setattr(doors, "LONGEST_LOG", 0.2)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\none\n"
     with slow.dripping(certificates, head) as door:
