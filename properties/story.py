@@ -434,6 +434,10 @@ class Story:
             case "copy" if cluster.get(TRAINING_RUNTIMES, name, NAMESPACE) is not None:
                 self.meddled.add(job)
                 cluster.delete(TRAINING_RUNTIMES, name, NAMESPACE)
+            case "recopy" if cluster.get(TRAINING_RUNTIMES, name, NAMESPACE) is not None:
+                self.meddled.add(job)
+                change = {"metadata": {"labels": {PREFIX + "attempt": "999"}}}
+                self._tried(lambda: cluster.patch(TRAINING_RUNTIMES, name, change, NAMESPACE))
             case "jobset" if cluster.get(JOB_SETS, name, NAMESPACE) is not None:
                 self.meddled.add(job)
                 cluster.delete(JOB_SETS, name, NAMESPACE, propagation="Background")
