@@ -6,6 +6,7 @@ official client nor anything else that is heavy: that waits for the first `facto
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from collections.abc import Mapping
@@ -15,9 +16,32 @@ from dispatch_kubeflow.machine.context import Clock, Context
 from dispatch_kubeflow.machine.values import JobSpec, ObjectRef, Settings, Stream
 
 if TYPE_CHECKING:
+    from .objects.found import Capabilities, Capability, Cause, Cessation, Evidence, Found, FoundObject
     from .operations.backend import Backend
 
-__all__ = ["JobSpec", "ObjectRef", "Settings", "Stream", "factory"]
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "Capability",
+    "Cause",
+    "Cessation",
+    "Evidence",
+    "Found",
+    "FoundObject",
+    "JobSpec",
+    "ObjectRef",
+    "Settings",
+    "Stream",
+    "factory",
+]
+
+_LATER = {
+    "Backend": "operations.backend",
+    **dict.fromkeys(
+        ("Capabilities", "Capability", "Cause", "Cessation", "Evidence", "Found", "FoundObject"), "objects.found"
+    ),
+}
+"""What calls give back, by the module that is imported when it is first asked for."""
 
 logging.getLogger("dispatch_kubeflow").addHandler(logging.NullHandler())
 
@@ -40,3 +64,9 @@ def factory(
     from .operations.backend import make_backend  # noqa: PLC0415 - brings the official client with it
 
     return make_backend(settings, ctx=ctx, clock=clock)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)

@@ -147,6 +147,9 @@ def _show_queueless(call: Call, runtime: RuntimeRef) -> None:
     request = Request("POST", TRAIN_JOBS, namespace=call.namespace, query={"dryRun": "All"}, body=body, intent="read")
     reply = call.send(request)
     if reply.failure is not None:
+        if reply.failure.details.get("server_message") == f'namespaces "{call.namespace}" not found':
+            details = {"key": "namespace", "value": call.namespace}
+            call.settle("factory", finding="namespace-absent", details=details)
         call.refuse(reply.failure)
     managed = _managed(reply.object or {})
     if managed:

@@ -64,7 +64,9 @@ def failed(
     **facts: str,
 ) -> Failure:
     """A failure with every fact of the `request` table; those not given say that there is nothing to say."""
-    details = {"method": request.method, "target": request.subject, **(details or {})}
+    given = dict(details or {})
+    why = given.get("message") or (str(cause) if cause is not None else "") or result
+    details = {"method": request.method, "target": request.subject, "why": why, **given}
     details = {key: value for key, value in details.items() if value is not None}
     if cause is not None:
         # The frames it came through hold the connection, the token and the answer.

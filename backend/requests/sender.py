@@ -209,7 +209,7 @@ class Sender:
                 self._cluster.source.refused()
         except Exception as error:  # noqa: BLE001 - whatever it is, the marker says what it means
             self._finished(call)
-            return self._told(record, unanswered(request, call, error))
+            return self._told(record, unanswered(request, call, error, self._cluster.host))
         except BaseException:
             self._finished(call)
             raise
@@ -311,13 +311,13 @@ def not_begun(request: Request, ended: str) -> Failure:
     return failed(request, f"context-{ended}", sent=False, details={"message": f"{message} before the request"})
 
 
-def unanswered(request: Request, call: Call, error: Exception) -> Failure:
-    """What a request without an answer is: by the marker and by how the call ended, and by nothing else."""
+def unanswered(request: Request, call: Call, error: Exception, host: str) -> Failure:
+    """What a request to `host` without an answer is: by the marker and by how the call ended, and by nothing else."""
     if isinstance(error, TimeoutError):
         call.timed_out()
     cause = beneath(error, call)
     if call.sent:
-        message = f"no answer came: {call.why() if call.ended else error}"
+        message = f"no answer came from {host}: {call.why() if call.ended else error}"
         return failed(request, "lost", sent=True, cause=cause, details={"message": message})
     if call.ended in {"deadline", "cancelled"}:
         return failed(
@@ -331,7 +331,8 @@ def unanswered(request: Request, call: Call, error: Exception) -> Failure:
     said = str(error) or type(error).__name__
     # What is wrong with a token, or with the request itself, is the rule it breaks, in the tables' word.
     rule = said if isinstance(error, TokenFailed | Unwritable) else None
-    return failed(request, result, sent=False, cause=cause, details={"message": said, "rule": rule})
+    message = said if rule is not None else f"{host}: {said}"
+    return failed(request, result, sent=False, cause=cause, details={"message": message, "rule": rule})
 
 
 def beneath(error: Exception, call: Call) -> Exception:

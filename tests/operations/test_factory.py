@@ -211,6 +211,25 @@ def test_a_dry_run_that_is_denied_is_unauthorized(world: World) -> None:
         make(world)
 
 
+@pytest.mark.rule("factory.namespace-absent")
+def test_a_namespace_that_does_not_exist_is_named(world: World) -> None:
+    with refused("factory.namespace-absent", key="namespace", value="nowhere"):
+        make(world, namespace="nowhere")
+
+
+def test_a_connection_that_cannot_be_made_says_to_where_and_why(world: World) -> None:
+    with refused("request.unsent", why="127.0.0.1:9: ") as caught:
+        make(world, kubeconfig=world.kubeconfig(url="http://127.0.0.1:9"))
+    assert "Connection refused" in str(caught[0])
+
+
+def test_a_refusal_shows_what_the_server_said(world: World) -> None:
+    world.wire.refuse("POST", "dryRun=All", 403, "Forbidden", "quota of the day is spent")
+    with refused("request.forbidden", why="quota of the day is spent") as caught:
+        make(world)
+    assert "quota of the day is spent" in str(caught[0])
+
+
 @pytest.mark.rule("factory.queueless-managed")
 def test_without_a_runtime_the_test_waits_for_the_first_start_that_finds_one(world: World) -> None:
     runtime = world.get(CLUSTER_TRAINING_RUNTIMES, "torch-distributed")
