@@ -14,12 +14,13 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 
-from dispatch_kubeflow.backend.objects import read_back, runtime_copy, runtime_rules, seen, trainjob
+from dispatch_kubeflow.backend.objects import names, read_back, runtime_copy, runtime_rules, seen, trainjob
 from dispatch_kubeflow.backend.objects.names import Identity, snapshot_name
 from dispatch_kubeflow.backend.requests import Failure, Reply
 from dispatch_kubeflow.backend.requests.resources import (
     CONFIG_MAPS,
     JOB_SETS,
+    PODS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
     Resource,
@@ -98,7 +99,8 @@ def _look_for_leftovers(call: Call, identity: Identity) -> None:
     left = call.try_get(TRAIN_JOBS, identity.name, seen.TrainJob)
     if isinstance(left, Got):
         jobset = what[1] if isinstance(what[1], seen.JobSet) else None
-        state = state_of(call, left.seen, jobset)
+        pods = call.try_list(PODS, f"{names.JOBSET_NAME}={identity.name}", seen.Pod)
+        state = state_of(call, left.seen, jobset, () if isinstance(pods, Failure) else pods)
         _settle(call, "leftover", "trainjob-there", details={"name": identity.name, "state": state})
     # Whatever else that read gave: something of the name is left, and may run.
     _settle(call, "leftover", "leftover-there", details={"name": identity.name, "seen": what[0]})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dispatch_kubeflow.backend.objects import seen, state
 
 from .call import Call, never
@@ -17,6 +19,6 @@ def state_of_view(call: Call, view: state.View) -> str:
     return gives
 
 
-def state_of(call: Call, trainjob: seen.TrainJob, jobset: seen.JobSet | None) -> str:
+def state_of(call: Call, trainjob: seen.TrainJob, jobset: seen.JobSet | None, pods: Sequence[seen.Pod] = ()) -> str:
     """The same, of a TrainJob and the JobSet of its name, where nothing else was fetched."""
-    return state_of_view(call, state.View(trainjob, jobset))
+    return state_of_view(call, state.View(trainjob, jobset, pods=pods))
