@@ -6,7 +6,9 @@ starts the next attempt only when everything of the last one has provably stoppe
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -128,7 +130,7 @@ class Supervisor:
             ref = self.backend.start(self.job_id, number, self.spec, ctx=self._call())
         except DispatchError as error:
             return self._started_with_error(number, error, doubtful)
-        self.terminal.say(f"{ref.name} created, gated; recorded", "green")
+        self.terminal.say(f"{ref.name} created, gated; recorded: {ref}", "green")
         return self.journal.write(number, "gated", ref=str(ref), by="start")
 
     def _started_with_error(self, number: int, error: DispatchError, doubtful: bool) -> Attempt:
@@ -209,21 +211,61 @@ class Supervisor:
 
     def _clear(self, last: Attempt, word: str | None) -> None:
         """Stop what is left of earlier attempts, and see that the last one has ceased if it ever was."""
+        asked = last.state == "ended" and not last.cleared
+        ref = last.ref if asked else None
+        cessation: Cessation | None = None
         if self.backend.find(self.job_id, ctx=self._call()).objects:
             self.terminal.say(f"stopping what is left of {self.job_id}-{last.number}")
-        self._stop_all()
-        if last.state != "ended" or last.cleared:
+            with self._watched():
+                self._stop_all()
+                cessation = None if ref is None else self._cessation(ref, LOOKS_FOR_THE_END)
+        else:
+            self._stop_all()
+            cessation = None if ref is None else self._cessation(ref, 1)
+        if not asked:
             return
-        if last.ref is not None and self.backend.ceased(last.ref, ctx=self._call()).ceased:
+        if cessation is not None and cessation.ceased:
             self.journal.write(last.number, "ended", cleared_by="evidence", **self._end_of(last))
             return
         if word is None:
             raise Refusal(
-                f"{self.job_id}-{last.number} is not shown to have ceased: something of it may still run",
+                "\n".join(
+                    (
+                        f"{self.job_id}-{last.number} is not shown to have ceased: something of it may still run",
+                        *(() if cessation is None else not_shown(cessation)),
+                    )
+                ),
                 Exit.NOT_CEASED,
-                "Make sure yourself that nothing of it runs, then run again with --operators-word and how you know.",
+                (f"`dispatch-kubeflow ceased '{last.ref}'` shows the evidence. " if last.ref is not None else "")
+                + "Make sure yourself that nothing of it runs, then run again with --again --operators-word and how you"
+                " know.",
             )
         self.journal.write(last.number, "ended", cleared_by="operator", word=word, **self._end_of(last))
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Within it the job is watched: only so can a failed one be shown to have made no pod until it was gone."""
+        views = self.ctx.child()
+        seen = self.backend.watch(self.job_id, ctx=views)
+        next(seen, None)  # the streams have begun; the notes that go on read what is there, before it is deleted
+        self._pause()
+        watcher = threading.Thread(target=drain, args=(seen, views), name=f"watch of {self.job_id}", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            views.cancel()
+            watcher.join()
+
+    def _cessation(self, ref: ObjectRef | str, looks: int) -> Cessation:
+        """Whether it has ceased, once that is shown or has been looked at so often."""
+        cessation = self.backend.ceased(ref, ctx=self._call())
+        for _ in range(looks - 1):
+            if cessation.ceased:
+                break
+            self._pause()
+            cessation = self.backend.ceased(ref, ctx=self._call())
+        return cessation
 
     def _stop_all(self) -> None:
         self.backend.stop_job(self.job_id, ctx=self.ctx.child(timeout=max(self.call_timeout, 90)))
@@ -285,12 +327,10 @@ class Supervisor:
         """Stop it while it is watched, so that the notes know every pod it had: a failed TrainJob could make more."""
         try:
             self._stop_all()
-            for _ in range(LOOKS_FOR_THE_END):
-                if self.backend.ceased(ref, ctx=self._call()).ceased:
-                    self.journal.write(ended.number, "ended", cleared_by="evidence", **self._end_of(ended))
-                    self.terminal.say(f"{ref.name} stopped, and has ceased")
-                    return
-                self._pause()
+            if self._cessation(ref, LOOKS_FOR_THE_END).ceased:
+                self.journal.write(ended.number, "ended", cleared_by="evidence", **self._end_of(ended))
+                self.terminal.say(f"{ref.name} stopped, and has ceased")
+                return
         except DispatchError as error:
             self.terminal.say(f"{error} ({error.row})", "yellow")
         self.terminal.say(f"{ref.name} is not shown to have ceased", "yellow")
@@ -329,3 +369,19 @@ class Supervisor:
 def refused_by_name(error: DispatchError) -> bool:
     """Whether an error only says that the name is taken (page rows A3, C32), perhaps by this attempt's first try."""
     return bool({"A3", "C32"} & set(rulebook().tables.rule(error.row).spec))
+
+
+def not_shown(cessation: Cessation) -> Iterator[str]:
+    """What keeps it from being shown that all has ceased, in words."""
+    for each in cessation.evidence:
+        if each.kind == "not-shown":
+            yield f"  {each.pod or 'the whole'}: {each.text}"
+    for maker in cessation.may_make_pods:
+        yield f"  may still make pods: {maker}"
+
+
+def drain(views: Iterator[Found], ctx: Context) -> None:
+    """Take views until the context ends. That a watch fails sooner only leaves less shown, never more."""
+    with suppress(DispatchError):
+        while ctx.ended is None and next(views, None) is not None:
+            pass

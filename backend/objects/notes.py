@@ -62,7 +62,8 @@ class Notes(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defa
     `from_start`: they began before its gate was lifted. `gap`: something may have been missed since. `never_opened`:
     it was seen deleted with its gate closed, suspended and of generation 1. `settled`: the generation of the TrainJob
     at which nothing could make a pod any more and every pod was noted; 0 where that is so for ever; None while pods may
-    come that these notes, should their watch end now, would not know of.
+    come that these notes, should their watch end now, would not know of. `under`: the UID of a JobSet that had ended,
+    with all its Jobs, when every pod was noted: while that very JobSet is there, no other can make pods.
     """
 
     version: Literal[1]
@@ -71,6 +72,7 @@ class Notes(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defa
     gap: bool = False
     never_opened: bool = False
     settled: int | None = None
+    under: _Uid | None = None
     pods: Annotated[tuple[PodNote, ...], Meta(max_length=20_000)] = ()
 
     @property
@@ -81,6 +83,13 @@ class Notes(Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defa
     def complete_at(self, generation: int | None) -> bool:
         """Whether every pod it ever had is in them, for a TrainJob of this generation; None: it is gone."""
         return self.complete and self.settled is not None and self.settled in {0, generation}
+
+    def complete_under(self, jobset: str | None) -> bool:
+        """Whether every pod up to now is in them, where the JobSet that is there now has this UID; None: there is none.
+
+        It says nothing of later: a failed TrainJob lets Trainer make another JobSet once this one goes.
+        """
+        return self.complete and self.under is not None and self.under == jobset
 
     def pod(self, uid: str) -> PodNote | None:
         return next((note for note in self.pods if note.uid == uid), None)

@@ -7,7 +7,9 @@ One thing is beyond them: a pod that came and went while the stream of pods stoo
 not.
 
 What was settled at one generation of a TrainJob holds while it is of that generation, for `suspend` can't change
-without it; once it has completed, or is gone with all that it made, it holds for ever.
+without it; once it has completed, or is gone with all that it made, it holds for ever. A failed TrainJob is never
+settled so while it stands, for Trainer makes its JobSet again if that goes. But while its JobSet is still the one that
+had ended there can have been no other, and so a watch that begins then has missed nothing.
 """
 
 from __future__ import annotations
@@ -93,6 +95,11 @@ class Book:
         self.notes = msgspec.structs.replace(self.notes, settled=generation)
         self.write_at = 0.0
 
+    def settle_under(self, jobset: str) -> None:
+        """Nothing can make a pod while this JobSet is there, and all are noted; that is written at once."""
+        self.notes = msgspec.structs.replace(self.notes, under=jobset)
+        self.write_at = 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Around:
@@ -125,9 +132,15 @@ class Around:
 
 
 def begun(
-    trainjob: seen.TrainJob, kept: Notes | None, *, from_start: bool, fresh: seen.TrainJob | None
+    trainjob: seen.TrainJob,
+    kept: Notes | None,
+    *,
+    from_start: bool,
+    fresh: seen.TrainJob | None,
+    jobset: str | None = None,
 ) -> Notes:
-    """The notes as a watch begins. `kept`: those that another left. `fresh`: the TrainJob as it stands, where known.
+    """The notes as a watch begins. `kept`: those that another left. `fresh`: the TrainJob as it stands, where known;
+    `jobset`: the UID of its JobSet, read since the streams began.
 
     Of pods that came while nobody took notes nothing is known, unless there can have been none.
     """
@@ -136,7 +149,8 @@ def begun(
         return begun_now if kept is None else msgspec.structs.replace(begun_now, pods=kept.pods)
     if kept is None:
         return notes.begin(trainjob, gate_closed=False)
-    return kept if kept.complete_at(None if fresh is None else fresh.metadata.generation) else kept.with_gap()
+    generation = None if fresh is None else fresh.metadata.generation
+    return kept if kept.complete_at(generation) or kept.complete_under(jobset) else kept.with_gap()
 
 
 def node_would_say(before: PodNote | None, pod: seen.Pod) -> bool:
@@ -158,3 +172,17 @@ def settled_at(around: Around, *, mode: Mode) -> int | None:
         return None
     completed = state.terminal(trainjob) == "complete" and jobset is not None and state.owns(trainjob, jobset)
     return 0 if completed else trainjob.metadata.generation
+
+
+def settled_under(around: Around) -> str | None:
+    """The UID of the TrainJob's JobSet, if that has ended with all its Jobs: it makes no pod any more. Else None."""
+    trainjob, jobset = around.trainjob, around.jobset
+    if trainjob is None or jobset is None or not state.owns(trainjob, jobset) or not _ended(jobset.status.conditions):
+        return None
+    if remains(around.attempt, jobset=jobset, jobs=around.jobs, pods=()):
+        return None
+    return jobset.metadata.uid or None if all(_ended(job.status.conditions) for job in around.jobs) else None
+
+
+def _ended(conditions: Iterable[seen.Condition]) -> bool:
+    return any(seen.is_true(conditions, each) for each in ("Complete", "Completed", "Failed"))

@@ -21,7 +21,7 @@ from dispatch_kubeflow.backend.requests.resources import JOB_SETS, JOBS, NODES, 
 from dispatch_kubeflow.machine.context import Clock, Context
 from dispatch_kubeflow.machine.settings import Settings
 
-from .note_book import Around, Book, begun, node_would_say, settled_at
+from .note_book import Around, Book, begun, node_would_say, settled_at, settled_under
 from .note_store import NoteStore, Stored, joined
 from .streams import Driver
 
@@ -222,7 +222,8 @@ class NoteKeeper:
             book.stored = stored
         book.refused = isinstance(stored, Failure) and stored.facts.get("result") in REFUSED
         kept = stored.notes if isinstance(stored, Stored) else None
-        book.notes = begun(trainjob, kept, from_start=from_birth or unopened, fresh=fresh)
+        under = None if kept is None or kept.under is None else self._jobset_uid(identity.name)
+        book.notes = begun(trainjob, kept, from_start=from_birth or unopened, fresh=fresh, jobset=under)
         books[book.uid] = book
         self._sweep(names.job_selector(identity.backend, identity.job), {identity.job: identity.attempt})
 
@@ -240,7 +241,13 @@ class NoteKeeper:
         fresh = self._fresh(book)
         if fresh is not None and evidence.shows_never_opened(fresh):
             return False
-        return not book.notes.complete_at(None if fresh is None else fresh.metadata.generation)
+        if book.notes.complete_at(None if fresh is None else fresh.metadata.generation):
+            return False
+        return book.notes.under is None or not book.notes.complete_under(self._jobset_uid(book.identity.name))
+
+    def _jobset_uid(self, name: str) -> str | None:
+        found = self._store.get(JOB_SETS, name, seen.JobSet, self._ctx)
+        return found.metadata.uid if isinstance(found, seen.JobSet) else None
 
     def _nodes(self, book: Book, pods: list[seen.Pod]) -> dict[str, seen.Node | None]:
         """The Nodes that say something new of these pods, read after the pods were seen so."""
@@ -262,19 +269,27 @@ class NoteKeeper:
     def _settle(self, book: Book, around: Around, *, last: bool) -> None:
         """Where by the streams nothing can make a pod any more, see whether the cluster says the same."""
         book.settle_at = None
-        if not book.notes.complete or book.notes.settled is not None or self._settled_at(around) is None:
+        if not book.notes.complete or book.notes.settled is not None:
             return
-        settled = self._settled_now(book, around)
+        generation, under = self._settled_at(around), settled_under(around)
+        if generation is None and (under is None or under == book.notes.under):
+            return
+        now = self._settled_now(book, around)
+        settled = None if now is None else self._settled_at(now)
+        ended = None if now is None else settled_under(now)
         if settled is not None:
             book.settle(settled)
-        elif not last:
+        if ended is not None:
+            book.settle_under(ended)
+        unsure = (generation is not None and settled is None) or (under is not None and ended is None)
+        if unsure and not last:
             book.settle_at = self._clock.monotonic() + AGAIN
 
     def _settled_at(self, around: Around) -> int | None:
         return settled_at(around, mode=self._settings.mode)
 
-    def _settled_now(self, book: Book, around: Around) -> int | None:
-        """The same by reads of now, the pods last; None also where a pod is there that was not noted."""
+    def _settled_now(self, book: Book, around: Around) -> Around | None:
+        """The same by reads of now, the pods last; None where they fail, or a pod is there that was not noted."""
         name, ctx = book.identity.name, self._ctx
         ours = f"{names.JOBSET_NAME}={name}"
         trainjob = self._store.get(TRAIN_JOBS, name, seen.TrainJob, ctx)
@@ -289,7 +304,7 @@ class NoteKeeper:
         if any(pod.metadata.uid not in known for pod in pods):
             return None
         now = Around(book.identity.attempt, trainjob, jobset, list(jobs), list(pods))
-        return self._settled_at(now) if now.same_trainjob(around) else None
+        return now if now.same_trainjob(around) else None
 
     # Writing.
 

@@ -7,7 +7,7 @@ import pytest
 from dispatch_kubeflow.backend.cli.exits import Exit, Refusal
 from dispatch_kubeflow.backend.cli.journal import Journal
 from dispatch_kubeflow.backend.cli.supervisor import RETRIES, Supervisor
-from dispatch_kubeflow.backend.objects.found import Cause, Cessation
+from dispatch_kubeflow.backend.objects.found import Cause, Cessation, Evidence
 from dispatch_kubeflow.machine import (
     Context,
     ErrNotFound,
@@ -376,6 +376,29 @@ def test_what_has_ended_is_stopped_under_its_watch_if_asked_and_seen_to_have_cea
     assert run(backend, stop=True) == 3
     assert backend.names()[-4:] == ["stop_job", "ceased", "ceased", "watch ends"]
     assert journaled.entries()[-1]["cleared_by"] == "evidence"
+
+
+def test_again_stops_what_is_left_under_a_watch(run, earlier, journaled):
+    earlier((1, "planned", {}), (1, "gated", {"ref": str(ref("fit-1"))}), (1, "ended", ended("application", 3)))
+    found_then = [FAILED, FAILED, NOTHING]
+    backend = Watched({"find": found_then, "ceased": [Cessation(False), Cessation(True)], "watch": [FAILED]})
+    backend.script["start"] = [error(ErrRejected, "request.conflict")]
+    with pytest.raises(ErrRejected):
+        run(backend, again=True)
+    names = [name for name in backend.names() if name not in ("find", "watch")]
+    assert backend.names().index("watch") < backend.names().index("stop_job")
+    assert [name for name in names if name != "watch ends"] == ["stop_job", "ceased", "ceased", "start"]
+    assert [each.get("cleared_by") for each in journaled.entries() if "cleared_by" in each] == ["evidence"]
+
+
+def test_a_refusal_to_start_again_shows_what_is_not_shown(run, earlier):
+    earlier((1, "planned", {}), (1, "gated", {"ref": str(ref("fit-1"))}), (1, "ended", ended("application", 3)))
+    evidence = (Evidence("terminated", "fit-1-a", text="it ended"), Evidence("not-shown", "fit-1-b", text="no report"))
+    cessation = Cessation(False, evidence, ("JobSet fit-1",))
+    with pytest.raises(Refusal) as refused:
+        run(ScriptedBackend({"find": [NOTHING], "ceased": [cessation]}), again=True)
+    assert str(refused.value).splitlines()[1:] == ["  fit-1-b: no report", "  may still make pods: JobSet fit-1"]
+    assert "--operators-word" in refused.value.then
 
 
 def test_what_has_ended_stays_unless_asked(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,12 +13,13 @@ import msgspec
 import pytest
 
 from dispatch_kubeflow.backend import ObjectRef
+from dispatch_kubeflow.backend.embedded import Script
 from dispatch_kubeflow.backend.objects.found import Found
 from dispatch_kubeflow.backend.objects.notes import End, Notes, PodNote
 from dispatch_kubeflow.backend.operations import note_keeper
 from dispatch_kubeflow.backend.operations.backend import Backend
 from dispatch_kubeflow.backend.operations.note_store import joined
-from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, PODS, TRAIN_JOBS
+from dispatch_kubeflow.backend.requests.resources import CONFIG_MAPS, JOB_SETS, PODS, TRAIN_JOBS
 from dispatch_kubeflow.machine import DispatchError
 
 from .world import LIMIT, NAMESPACE, World, refused, soon, start
@@ -313,6 +315,63 @@ def test_close_writes_what_is_left(world: World, monkeypatch: pytest.MonkeyPatch
     assert len(stored(world)["pods"]) == 2  # type: ignore[index]
     with refused("read.stopped-watching"):
         list(views)
+
+
+# A failed TrainJob, whose JobSet would be made again.
+
+
+@pytest.fixture
+def failed(tmp_path: pathlib.Path) -> Iterator[tuple[World, ObjectRef]]:
+    """A job that failed under a watch, which has ended since."""
+    world = World(tmp_path, Script(run=0.0, exit_code=3))
+    backend = world.backend()
+    ref = start(backend, nodes=1)
+    with watched(backend):
+        backend.open(ref, ctx=soon())
+        when(world, lambda notes: "under" in notes)
+    yield world, ref
+    world.close()
+
+
+def test_a_watch_that_begins_while_the_ended_jobset_is_still_there_has_missed_nothing(
+    failed: tuple[World, ObjectRef],
+) -> None:
+    world, ref = failed
+    other = world.backend()
+    with watched(other):
+        world.until(lambda: other._adapter.hub.notes(ref.uid))
+        other.stop_job("job", ctx=soon())
+        world.until(lambda: other.ceased(ref, ctx=soon()).ceased)
+
+
+def test_a_watch_that_begins_on_another_jobset_of_the_name_may_have_missed_pods(
+    failed: tuple[World, ObjectRef],
+) -> None:
+    world, _ = failed
+    before = world.get(JOB_SETS, "job-1")["metadata"]["uid"]  # type: ignore[index]
+    world.cluster.delete(JOB_SETS, "job-1", NAMESPACE)
+    world.until(lambda: (world.get(JOB_SETS, "job-1") or {"metadata": {"uid": before}})["metadata"]["uid"] != before)
+    with watched(world.backend()):
+        when(world, lambda notes: notes.get("gap"))
+
+
+def test_events_lost_while_the_ended_jobset_is_still_there_leave_no_gap(failed: tuple[World, ObjectRef]) -> None:
+    world, ref = failed
+    other = world.backend()
+    with watched(other):
+        world.until(lambda: other._adapter.hub.notes(ref.uid))
+        keeper = other._adapter.hub._keeper
+        assert keeper is not None
+        (book,) = [book for books in keeper._books.values() for book in books.values()]
+        assert not keeper._may_have_missed(book)
+
+
+@pytest.mark.parametrize("jobset", [None, "another"])
+def test_notes_under_a_jobset_say_nothing_without_it(jobset: str | None) -> None:
+    under = Notes(1, "uid", from_start=True, under="this")
+    assert under.complete_under("this")
+    assert not under.complete_under(jobset)
+    assert not under.with_gap().complete_under("this")
 
 
 # Two watchers' notes, joined.
