@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +14,22 @@ if TYPE_CHECKING:
     from tests.real.cluster import Cluster
     from tests.real.control_plane import ControlPlane
 
+_COMPARED = Path(__file__).resolve().parent.parent / ".cache" / "compared.txt"
 _RUNNING = "DISPATCH_REAL_FOLDER"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     choices = ("embedded", "real", "both")
     parser.addoption("--cluster", choices=choices, default="embedded", help="what tests/both runs on")
+
+
+@pytest.fixture(scope="session")
+def compared() -> Iterator[Counter[str]]:
+    """How much the real control plane and the embedded cluster were compared by; written down at the end."""
+    counts: Counter[str] = Counter()
+    yield counts
+    _COMPARED.parent.mkdir(parents=True, exist_ok=True)
+    _COMPARED.write_text("Compared: " + ", ".join(f"{count} {what}" for what, count in counts.items()) + ".\n")
 
 
 @pytest.fixture(scope="session")

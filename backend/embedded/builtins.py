@@ -12,6 +12,7 @@ from dispatch_kubeflow.backend.embedded.errors import (
     not_supported,
     required,
 )
+from dispatch_kubeflow.backend.embedded.metadata import label_1123
 
 Object = dict[str, Any]
 
@@ -59,13 +60,20 @@ def default_config_map(obj: Object) -> None:
         del obj["immutable"]
 
 
-def check_config_map(new: Object, _: Object | None) -> list[FieldError]:
-    """Keys that could not be the names of files."""
-    return [
+def check_config_map(new: Object, old: Object | None) -> list[FieldError]:
+    """Keys that could not be the names of files, and changes of what was declared immutable."""
+    faults = [
         invalid_value(f"data[{key}]", key, _CONFIG_KEY_TEXT)
         for key in new.get("data") or {}
         if not _CONFIG_KEY.fullmatch(key)
     ]
+    if old is None or not old.get("immutable"):
+        return faults
+    text = "field is immutable when `immutable` is set"
+    changed = [key for key in ("data", "binaryData") if new.get(key) != old.get(key)]
+    if not new.get("immutable"):
+        changed.append("immutable")
+    return faults + [forbidden_field(key, text) for key in changed]
 
 
 def default_secret(obj: Object) -> None:
@@ -222,7 +230,8 @@ def check_job(new: Object, old: Object | None) -> list[FieldError]:
     if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
         faults.append(required("spec.completions", "when completion mode is Indexed"))
     if old is None:
-        return faults
+        return faults + _host_name_faults(new)
+    faults += _selector_faults(new)
     faults += [
         invalid_value(f"spec.{key}", spec.get(key), "field is immutable")
         for key in ("completionMode", "selector", "managedBy")
@@ -235,6 +244,34 @@ def check_job(new: Object, old: Object | None) -> list[FieldError]:
     if spec["template"] != old["spec"]["template"] and not _template_may_change(old):
         faults.append(invalid_value("spec.template", spec["template"], "field is immutable"))
     return faults
+
+
+def _selector_faults(job: Object) -> list[FieldError]:
+    """A selector and labels that the server made must still be those of the Job's own uid."""
+    spec, uid = job["spec"], job["metadata"].get("uid")
+    if spec.get("manualSelector"):
+        return []
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    faults = [
+        invalid_value(f"spec.template.metadata.labels[{key}]", labels.get(key), f"must be '{uid}'")
+        for key in ("batch.kubernetes.io/controller-uid", "controller-uid")
+        if key in labels and labels[key] != uid
+    ]
+    if faults:
+        faults.append(invalid_value("spec.selector", spec.get("selector"), "`selector` not auto-generated"))
+    return faults
+
+
+def _host_name_faults(job: Object) -> list[FieldError]:
+    """An indexed Job's last pod needs a name that can be a host's."""
+    spec, name = job["spec"], job["metadata"].get("name") or ""
+    completions = spec.get("completions")
+    if spec.get("completionMode") != "Indexed" or not isinstance(completions, int) or completions < 1:
+        return []
+    host = f"{name}-{completions - 1}"
+    if not label_1123(host):
+        return []
+    return [invalid_value("metadata.name", name, f"will not able to create pod with invalid DNS label: {host}")]
 
 
 def default_crd(obj: Object) -> None:

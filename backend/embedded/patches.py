@@ -120,6 +120,9 @@ def _merged_list(current: Any, patch: list[Any], plural: str, field: str, parent
     result, fresh = before, list[Any]()
     for item in patch:
         if not isinstance(item, dict) or key not in item:
+            if not before:
+                # There is nothing to merge with: the list is taken as it is.
+                return list(copied(patch))
             raise unreasoned(f"map: {json.dumps(item)} does not contain declared merge key: {key}")
         place = next((index for index, old in enumerate(result) if old.get(key) == item[key]), None)
         if item.get("$patch") == "delete":

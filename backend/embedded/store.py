@@ -373,8 +373,7 @@ class Store:
         meta = new["metadata"]
         match_namespace(kind, namespace, meta)
         place_namespace = meta.get("namespace") or ""
-        if meta.get("resourceVersion"):
-            raise unreasoned("resourceVersion should not be set on objects to be created")
+        asked = meta.get("resourceVersion")
         name_was_made = not meta.get("name") and bool(meta.get("generateName"))
         if name_was_made:
             meta["name"] = metadata.generated(meta["generateName"], self._chance)
@@ -399,7 +398,13 @@ class Store:
         if place in self._objects.get(kind.key, {}):
             refused = name_conflict if name_was_made else already_exists
             raise refused(kind.resource.group, kind.resource.plural, place[1])
-        return copied(self._commit(kind, "ADDED", new, None, how, "create").obj)  # type: ignore[no-any-return]
+        if asked and not how.dry_run:
+            raise unreasoned("resourceVersion should not be set on objects to be created")
+        made: Object = copied(self._commit(kind, "ADDED", new, None, how, "create").obj)
+        if asked:
+            # Only a dry run comes here with one, and gives it back.
+            made["metadata"]["resourceVersion"] = asked
+        return made
 
     def _update(
         self,
@@ -669,7 +674,9 @@ def _patched(kind: Kind, patch: Any, form: PatchType) -> Change:
         return lambda old: patches.merge(old, patch)
     if form == "json":
         return lambda old: patches.json_patch(old, patch)
-    return lambda old: patches.strategic(old, patch, kind.resource.plural)
+    # A strategic patch is one of the object's struct, which has no say in what kind it is.
+    typed_as = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
+    return lambda old: {**patches.strategic(old, patch, kind.resource.plural), **typed_as}
 
 
 def _defaulted(kind: Kind, obj: Object) -> None:

@@ -21,12 +21,23 @@ def hardened_copy(
     policy: str | None = "Failed",
     selector: Mapping[str, str] | None = None,
 ) -> Object:
-    """A copy of the torch runtime in which a pod runs once and is replaced only when it has ended.
+    """A copy of the torch runtime as the cluster has it; see `hardened`."""
+    return hardened(cluster.api.get(f"{_CLUSTER_RUNTIMES}/{SOURCE}"), name, pods, policy=policy, selector=selector)
+
+
+def hardened(
+    source: Object,
+    name: str,
+    pods: Mapping[str, str],
+    *,
+    policy: str | None = "Failed",
+    selector: Mapping[str, str] | None = None,
+) -> Object:
+    """A copy of a runtime in which a pod runs once and is replaced only when it has ended.
 
     `pods` are annotations of the pod template: what their kubelets do with them (see stages/pods.yaml); `selector` is
     its nodeSelector. With `policy` None a pod is replaced as soon as it terminates, as is Kubernetes' default.
     """
-    source = cluster.api.get(f"{_CLUSTER_RUNTIMES}/{SOURCE}")
     spec = copy.deepcopy(source["spec"])
     for replicated in spec["template"]["spec"]["replicatedJobs"]:
         job = replicated["template"]["spec"]

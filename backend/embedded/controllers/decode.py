@@ -84,6 +84,7 @@ JOB_SET = Struct(
                 "suspend": "bool",
                 "managedBy": "string",
                 "ttlSecondsAfterFinished": "int32",
+                "failurePolicy": Struct("FailurePolicy", {"maxRestarts": "int32"}),
                 "replicatedJobs": ListOf(Struct("ReplicatedJob", {"name": "string", "replicas": "int32"})),
             },
         )

@@ -11,7 +11,7 @@ from dispatch_kubeflow.backend.embedded.admission import Denial, undecodable
 from dispatch_kubeflow.backend.embedded.controllers.decode import JOB_SET, DecodeError, check
 from dispatch_kubeflow.backend.embedded.copying import copied
 from dispatch_kubeflow.backend.embedded.errors import FieldError, invalid, invalid_value
-from dispatch_kubeflow.backend.embedded.metadata import label_1035
+from dispatch_kubeflow.backend.embedded.metadata import label_1035, subdomain
 
 Object = dict[str, Any]
 
@@ -31,8 +31,9 @@ def default_jobset(new: Object) -> Object | Denial:
     except DecodeError as error:
         return undecodable(str(error))
     spec = new.setdefault("spec", {})
-    spec.setdefault("successPolicy", {}).setdefault("operator", "All")
-    spec.setdefault("startupPolicy", {}).setdefault("startupPolicyOrder", "AnyOrder")
+    # A policy that is given is left as it is, and Go shows what is missing in it as an empty text.
+    spec.setdefault("successPolicy", {"operator": "All"}).setdefault("operator", "")
+    spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"}).setdefault("startupPolicyOrder", "")
     network = spec.setdefault("network", {})
     network.setdefault("enableDNSHostnames", True)
     network.setdefault("publishNotReadyAddresses", True)
@@ -63,6 +64,15 @@ def validate_jobset(new: Object, old: Object | None) -> Denial | None:
 def _creation_faults(new: Object) -> list[FieldError]:
     name = new["metadata"]["name"]
     faults: list[FieldError] = []
+    manager = new["spec"].get("managedBy")
+    if manager and "/" not in manager:
+        text = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        faults.append(invalid_value("spec.managedBy", manager, text))
+    domain = (new["spec"].get("network") or {}).get("subdomain")
+    if domain:
+        # It names a Service too, and so must satisfy both.
+        wrong = [*subdomain(domain), *label_1035(domain)]
+        faults += [invalid_value("spec.network.subdomain", domain, text) for text in wrong]
     seen: list[str] = []
     for index, job in enumerate(new["spec"].get("replicatedJobs") or ()):
         path = f"spec.replicatedJobs[{index}]"
@@ -81,13 +91,28 @@ def _creation_faults(new: Object) -> list[FieldError]:
                 faults.append(
                     _plain(f"replicatedJob: {job['name']} cannot depend on replicatedJob: {dependency['name']}")
                 )
-    coordinator = new["spec"].get("coordinator")
-    if coordinator and coordinator.get("replicatedJob") not in seen:
-        faults.append(_plain(f"coordinator replicatedJob {coordinator.get('replicatedJob')} does not exist"))
+    faults += _coordinator_faults(new["spec"])
     for target in new["spec"]["successPolicy"].get("targetReplicatedJobs") or ():
         if target not in seen:
             faults.append(_plain(f"invalid replicatedJob name '{target}' does not appear in .spec.ReplicatedJobs"))
     return faults
+
+
+def _coordinator_faults(spec: Object) -> list[FieldError]:
+    coordinator = spec.get("coordinator")
+    if not coordinator:
+        return []
+    named = coordinator.get("replicatedJob")
+    job = next((each for each in spec.get("replicatedJobs") or () if each["name"] == named), None)
+    if job is None:
+        return [_plain(f"coordinator replicatedJob {named} does not exist")]
+    index, pod = coordinator.get("jobIndex", 0), coordinator.get("podIndex", 0)
+    if index >= job.get("replicas", 1):
+        return [_plain(f"coordinator job index {index} is invalid for replicatedJob {named}")]
+    completions = job["template"]["spec"].get("completions")
+    if completions is None or pod >= completions:
+        return [_plain(f"coordinator pod index {pod} is invalid for replicatedJob {named} job index {index}")]
+    return []
 
 
 def _plain(text: str) -> FieldError:
@@ -101,16 +126,17 @@ def _label_faults(name: str, what: str) -> list[str]:
 
 
 def _update_faults(new: Object, old: Object) -> list[FieldError]:
-    jobs = copied(new["spec"].get("replicatedJobs") or [])
-    earlier = old["spec"].get("replicatedJobs") or []
-    if (new["spec"].get("suspend") or old["spec"].get("suspend")) and len(jobs) == len(earlier):
+    now, before_now = new.get("spec") or {}, old.get("spec") or {}
+    jobs = copied(now.get("replicatedJobs") or [])
+    earlier = before_now.get("replicatedJobs") or []
+    if (now.get("suspend") or before_now.get("suspend")) and len(jobs) == len(earlier):
         for job, before in zip(jobs, earlier, strict=True):
             _restore(job["template"]["spec"]["template"], before["template"]["spec"]["template"])
     faults: list[FieldError] = []
     if jobs != earlier:
         faults.append(invalid_value("spec.replicatedJobs", jobs, "field is immutable"))
-    if new["spec"].get("managedBy") != old["spec"].get("managedBy"):
-        faults.append(invalid_value("spec.managedBy", new["spec"].get("managedBy"), "field is immutable"))
+    if now.get("managedBy") != before_now.get("managedBy"):
+        faults.append(invalid_value("spec.managedBy", now.get("managedBy"), "field is immutable"))
     return faults
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..compare import differences
+from tests.real.compare import differences
+
 from .sides import EmbeddedSide, RealSide, Run, fresh_name
 from .steps import Step
 

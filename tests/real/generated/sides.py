@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
-from ..api import Answer, Object
-from ..cluster import Cluster
+from tests.real.api import Answer, Object
+from tests.real.cluster import Cluster
+
 from .steps import SORTS, Step
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -271,9 +272,9 @@ class EmbeddedSide:
         kinds = {(kind.resource.group, kind.resource.plural): kind.resource for kind in self._cluster.store.kinds()}
         for plural, sort in sorted(SORTS.items()):
             group = sort.prefix.split("/")[2] if sort.prefix.startswith("/apis") else ""
-            for event in self._cluster.store.events(kinds[group, plural], self._from):
-                if event.state.place[1].startswith(f"{sequence}-"):
-                    found.append((plural, event.type, event.object))
+            events = self._cluster.store.events(kinds[group, plural], self._from)
+            of_sequence = [each for each in events if each.state.place[1].startswith(f"{sequence}-")]
+            found += [(plural, each.type, each.object) for each in of_sequence]
         return found
 
     def close(self) -> None:

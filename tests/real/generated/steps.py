@@ -16,7 +16,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ..api import JSON, MERGE_PATCH, Object
+from tests.real.api import JSON, MERGE_PATCH, Object
 
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -84,9 +84,9 @@ _METADATA: dict[str, tuple[Any, ...]] = {
     "metadata.ownerReferences": ([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x"}], []),
     "metadata.unknown": ("x",),
     "unknown": (1,),
-    "kind": ("ConfigMap", "Nonsense"),
-    "apiVersion": ("v1", "nonsense/v1"),
 }
+_TYPE: dict[str, tuple[Any, ...]] = {"apiVersion": ("v1", "nonsense/v1")}
+"""Of a whole object only: what a patch of these is answered depends on which webhook stumbles first."""
 
 SORTS = {
     sort.plural: sort
@@ -134,7 +134,9 @@ SORTS = {
                 "spec.unknown": ({"a": 1},),
                 "spec": (None,),
             },
-            status=({"conditions": []}, {"conditions": [{"type": "Suspended"}]}, {"jobsStatus": []}, {"unknown": 1}, None),
+            status=(
+                {"conditions": []}, {"conditions": [{"type": "Suspended"}]}, {"jobsStatus": []}, {"unknown": 1}, None,
+            ),
         ),
         Sort(
             "trainingruntimes", "/apis/trainer.kubeflow.org/v1alpha1", "trainer.kubeflow.org/v1alpha1",
@@ -157,7 +159,9 @@ SORTS = {
                 "spec.mlPolicy": ({}, None),
                 "spec.podGroupPolicy": ({"coscheduling": {"scheduleTimeoutSeconds": 5}}, {}),
                 "spec.template.metadata": ({"labels": {"a": "b"}}, {}),
-                "spec.template.spec.replicatedJobs": ([], None, [{"name": "node"}], [{"name": "other", "template": {}}]),
+                "spec.template.spec.replicatedJobs": (
+                    [], None, [{"name": "node"}], [{"name": "other", "template": {}}],
+                ),
                 "spec.template.spec.suspend": (True, "x"),
                 "spec.template.unknown": (1,),
                 "spec.template": (None,),
@@ -247,10 +251,10 @@ def whole(sort: Sort, name: str) -> Object:
     return described | ({"spec": copy.deepcopy(dict(sort.spec))} if sort.spec else {})
 
 
-def _menu(sort: Sort) -> st.SearchStrategy[tuple[str, Any]]:
-    menu = {**_METADATA, **sort.menu}
+def _menu(sort: Sort, more: Mapping[str, tuple[Any, ...]]) -> st.SearchStrategy[tuple[str, Any]]:
+    menu = {**_METADATA, **more, **sort.menu}
     own = st.sampled_from(sorted(sort.menu)).flatmap(_value_of(menu))
-    general = st.sampled_from(sorted(_METADATA)).flatmap(_value_of(menu))
+    general = st.sampled_from(sorted({**_METADATA, **more})).flatmap(_value_of(menu))
     return st.one_of(own, own, general)
 
 
@@ -258,14 +262,16 @@ def _value_of(menu: Mapping[str, tuple[Any, ...]]) -> Any:
     return lambda path: st.tuples(st.just(path), st.sampled_from(menu[path]))
 
 
-def _mutations(sort: Sort, least: int = 0) -> st.SearchStrategy[list[tuple[str, Any]]]:
-    return st.lists(_menu(sort), min_size=least, max_size=2, unique_by=lambda each: each[0])
+def _mutations(
+    sort: Sort, least: int = 0, more: Mapping[str, tuple[Any, ...]] | None = None
+) -> st.SearchStrategy[list[tuple[str, Any]]]:
+    return st.lists(_menu(sort, more or {}), min_size=least, max_size=2, unique_by=lambda each: each[0])
 
 
 @st.composite
 def _objects(draw: st.DrawFn, sort: Sort, name: str) -> Object:
     described = whole(sort, name)
-    for path, value in draw(_mutations(sort)):
+    for path, value in draw(_mutations(sort, more=_TYPE)):
         put(described, path, value)
     if sort.kind not in ("Job", "Pod") and draw(st.integers(0, 9)) == 0:
         put(described, draw(st.sampled_from(["metadata.name", "metadata", "kind", "apiVersion", "spec"])), _ABSENT)
