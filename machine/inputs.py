@@ -7,6 +7,7 @@ Values that may be secret (`env`, `args`, `command`) are never shown, only how l
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from .rules import rulebook
@@ -21,7 +22,8 @@ def redacted(value: object) -> str:
         return f"<redacted> ({len(value)} characters)"
     if isinstance(value, list | tuple | dict):
         return f"<redacted> ({len(value)} items)"
-    return f"<redacted> (a {type(value).__name__})"
+    name = type(value).__name__
+    return f"<redacted> ({'an' if name[0] in 'aeiou' else 'a'} {name})"
 
 
 def shown(value: object, *, secret: bool = False) -> str:
@@ -29,10 +31,17 @@ def shown(value: object, *, secret: bool = False) -> str:
     if secret:
         return redacted(value)
     try:
-        text = repr(value)
+        text = repr(_plain(value))
     except Exception as failure:  # noqa: BLE001 - a caller's object may do anything; its type is then all there is to say
         text = f"<{type(value).__name__} whose repr raised {type(failure).__name__}>"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text)} characters)"
+
+
+def _plain(value: object) -> object:
+    """The value as its user wrote it: what was made read-only, with all in it, is shown as plain data."""
+    if isinstance(value, MappingProxyType):
+        return {key: _plain(each) for key, each in value.items()}
+    return value
 
 
 def refuse(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -23,6 +26,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dispatch-kubeflow {version('dispatch-kubeflow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version, and end.")
+    ] = False,
+) -> None:
+    """Submit and supervise multi-node training jobs on Kubeflow Trainer, with no outcome ever guessed."""
+
+
 for part in (run, calls, explain, tables, local):
     part.register(app)
 
@@ -30,6 +50,7 @@ for part in (run, calls, explain, tables, local):
 def execute(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (that of the process, if none is given); returns its exit code."""
     terminal = Terminal()
+    terminal.json = "--json" in (sys.argv[1:] if arguments is None else arguments)  # also for an error in the words
     try:
         result = app(args=arguments, prog_name="dispatch-kubeflow", standalone_mode=False, obj=terminal)
     except DispatchError as error:
@@ -42,8 +63,9 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         _show(terminal, f"The tables cannot be used:\n{error}")
         return Exit.DIFFERS
     except TyperException as error:
-        _show(terminal, f"{error.format_message()}\nTry: dispatch-kubeflow --help")
-        return Exit.USAGE
+        wrong = wrong_usage(error, sys.argv[1:] if arguments is None else arguments)
+        _show(terminal, refusal_document(wrong) if terminal.json else refusal_text(wrong))
+        return wrong.code
     except (typer.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
     except SystemExit:  # Typer's answer to a pipe whose reader has gone
@@ -61,3 +83,21 @@ def _show(terminal: Terminal, answer: object) -> None:
         terminal.say(answer, "red")
     else:
         terminal.result(answer)
+
+
+def wrong_usage(error: TyperException, arguments: Sequence[str]) -> Refusal:
+    """What is wrong with the command line: the rule, the value where one was given, and whose help to ask for."""
+    usage = getattr(error, "ctx", None)
+    command = "dispatch-kubeflow" if usage is None else usage.command_path
+    given = _given(getattr(error, "param", None), arguments)
+    text = error.format_message().rstrip(".") + ("" if given is None else f", but it is {given!r}")
+    return Refusal(text, Exit.USAGE, f"Try: {command} --help")
+
+
+def _given(param: object, arguments: Sequence[str]) -> str | None:
+    """The value that an option was given on the command line."""
+    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+        name, equals, value = word.partition("=")
+        if name.startswith("-") and name in getattr(param, "opts", ()):
+            return value if equals else following
+    return None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dispatch_kubeflow.machine import Context
-from dispatch_kubeflow.machine.values import JobSpec, Stream
+from dispatch_kubeflow.machine.values import Stream
 
 from .exits import Exit
-from .options import Json, SettingsFile, Timeout, backend_of, terminal_of
+from .options import Json, SettingsFile, Timeout, backend_of, job_of, terminal_of
 from .seen import object_line
 from .terminal import Terminal
 
@@ -50,7 +50,7 @@ def start(
 ) -> None:
     """Create a job, gated: it has no pods until it is opened. Prints its reference."""
     terminal, ctx = terminal_of(context, json), Context.with_timeout(timeout)
-    spec = JobSpec.parse(job)
+    spec = job_of(job)
     with _backend(settings, ctx) as backend:
         _answer(terminal, {"ref": str(ref := backend.start(job_id, attempt, spec, ctx=ctx))}, str(ref))
 
@@ -58,10 +58,10 @@ def start(
 def find(
     context: typer.Context, job_id: JobId, settings: SettingsFile = None, timeout: Timeout = 30, json: Json = False
 ) -> None:
-    """Show what there is of a job."""
+    """Show what there is of a job, each object with its reference, which other calls take."""
     terminal, ctx = terminal_of(context, json), Context.with_timeout(timeout)
     with _backend(settings, ctx) as backend:
-        _show_found(terminal, job_id, backend.find(job_id, ctx=ctx))
+        _show_found(terminal, job_id, backend.find(job_id, ctx=ctx), references=True)
 
 
 def watch(
@@ -172,7 +172,7 @@ def capabilities(
 ) -> None:
     """Show what this Backend can do."""
     terminal, ctx = terminal_of(context, json), Context.with_timeout(timeout)
-    spec = None if job is None else JobSpec.parse(job)
+    spec = None if job is None else job_of(job)
     with _backend(settings, ctx) as backend:
         able = backend.capabilities(spec, ctx=ctx)
     lines = [f"{name:<12} {each['answer']}: {each['reason']}" for name, each in able.to_json().items()]
@@ -200,7 +200,10 @@ def _answer(terminal: Terminal, document: Any, text: str) -> None:
         terminal.print(text)
 
 
-def _show_found(terminal: Terminal, job_id: str, found: Found) -> None:
-    lines = [object_line(each) for each in found.objects]
+def _show_found(terminal: Terminal, job_id: str, found: Found, *, references: bool = False) -> None:
+    lines = []
+    for each in found.objects:
+        lines.append(object_line(each))
+        lines += [terminal.faint(f"  {each.ref}")] if references else []
     lines += [f"attempt {number} is in flight: its create may still take effect" for number in found.in_flight]
     _answer(terminal, found, "\n".join(lines) or f"nothing of {job_id}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +39,7 @@ def explain(
 def explanation(book: Rulebook, word: str) -> dict[str, Any]:
     """What is known of a row, a rule or a sentinel. Refused if there is no such thing."""
     tables = book.tables
+    word = _spelt(book, word)
     if word in tables.page_rows:
         rules = [rule for rule in _rules(book) if word in rule.spec]
         return {"row": word, "page": list(tables.page_rows[word]), "rules": [_rule(book, rule) for rule in rules]}
@@ -56,9 +58,29 @@ def explanation(book: Rulebook, word: str) -> dict[str, Any]:
         raise Refusal(
             f"there is no row, rule or sentinel {word}",
             Exit.USAGE,
-            "Rows are A1 to S6; `dispatch-kubeflow tables show` lists the rules.",
+            f"Did you mean {' or '.join(near)}?"
+            if (near := _near(book, word))
+            else "Rows are A1 to S6; `dispatch-kubeflow tables show` lists the rules.",
         )
     return _rule(book, rules[0])
+
+
+def _words(book: Rulebook) -> dict[str, str]:
+    """Everything that can be explained, by its lower-case form."""
+    words = (*book.tables.page_rows, *book.vocabulary.sentinels, *(rule.id for rule in _rules(book)))
+    return {each.lower(): each for each in words}
+
+
+def _spelt(book: Rulebook, word: str) -> str:
+    return _words(book).get(word.lower(), word)
+
+
+def _near(book: Rulebook, word: str) -> list[str]:
+    """Words like this one, or that end like it, the likest first."""
+    words, wanted = _words(book), word.lower()
+    ending = [each for each in words if each.endswith(f".{wanted}") or each == f"err{wanted}"]
+    found = dict.fromkeys((*ending, *get_close_matches(wanted, words, n=3, cutoff=0.7)))
+    return [words[each] for each in found][:3]
 
 
 def _rules(book: Rulebook) -> Iterator[Rule]:

@@ -39,8 +39,14 @@ def cluster(
     interrupted = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _setter(interrupted))
-    with Cluster(nodes=nodes, kubelet="processes") as served:
-        served.kubeconfig(kubeconfig)
+    # Without a namespace of its own: the kubeconfig then names `default`, as the documentation's settings do.
+    with Cluster(nodes=nodes, kubelet="processes", namespaces=()) as served:
+        try:
+            served.kubeconfig(kubeconfig)
+        except OSError as failure:
+            raise Refusal(
+                f"the kubeconfig cannot be written: {failure}", Exit.USAGE, "Name a file in a folder that is there."
+            ) from failure
         terminal.print(str(served.url))
         interrupted.wait()
     return Exit.OK

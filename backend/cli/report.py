@@ -11,10 +11,18 @@ from .exits import Refusal
 
 
 def error_text(error: DispatchError) -> str:
-    """An error for people: three lines."""
+    """An error for people."""
     book = rulebook()
     means, following = conclusion(book, error)
-    return f"{error}\n  {error.sentinel}, row {error.row}. {means}\n  Next: {following}"
+    return "\n".join((
+        str(error), *(f"  {each}" for each in notes(error)), f"  {error.sentinel}, row {error.row}. {means}",
+        f"  Next: {following}",
+    ))  # fmt: skip
+
+
+def notes(error: DispatchError) -> list[str]:
+    """What the command line knows besides: the file that was read."""
+    return list(getattr(error, "__notes__", ()))
 
 
 def error_document(error: DispatchError) -> dict[str, Any]:
@@ -29,6 +37,7 @@ def error_document(error: DispatchError) -> dict[str, Any]:
             "operation": error.operation,
             "subject": error.subject,
             "details": dict(error.details),
+            "notes": notes(error),
             "concludes": book.tables.rule(error.row).concludes,
             "means": means,
             "next": following,

@@ -9,10 +9,11 @@ import typer
 
 from dispatch_kubeflow import backend as backends
 from dispatch_kubeflow.machine import Context
-from dispatch_kubeflow.machine.values import JobSpec
+from dispatch_kubeflow.machine.identifiers import LONGEST_JOB_ID, is_dns_1035_label
 
-from .journal import Journal
-from .options import SettingsFile, Timeout, settings_of, terminal_of
+from .exits import Exit, Refusal
+from .journal import Attempt, Journal
+from .options import SettingsFile, Timeout, job_of, settings_of, terminal_of
 from .supervisor import Supervisor
 
 
@@ -48,7 +49,13 @@ def run(
     """Start a job, or go on with it after a crash, and follow it to its end."""
     terminal = terminal_of(context, json=False)
     name = job.stem if job_id is None else job_id
-    spec = JobSpec.parse(job)
+    if job_id is None and not is_dns_1035_label(name, longest=LONGEST_JOB_ID):
+        raise Refusal(
+            f"the file's name, {name!r}, cannot be the job's id",
+            Exit.USAGE,
+            f"Name the job with --job: lower-case letters, digits and '-', a letter first, at most {LONGEST_JOB_ID}.",
+        )
+    spec = job_of(job)
     chosen = settings_of(settings)
     ctx = Context.background()
     path = journal or job.with_name(f"{name}.journal.jsonl")
@@ -59,5 +66,19 @@ def run(
         supervisor = Supervisor(backend, name, spec, attempts, terminal, ctx, chosen.call_bound, timeout)
         try:
             return supervisor.run(again=again, word=operators_word, stop=stop)
+        except KeyboardInterrupt:
+            terminal.say(interrupted(name, attempts.last), "yellow")
+            raise
         finally:
             ctx.cancel()
+
+
+def interrupted(job: str, attempt: Attempt | None) -> str:
+    """What becomes of the job when its `run` was interrupted."""
+    if attempt is None or attempt.state in ("refused", "ended"):
+        return "interrupted; nothing of the job was left running"
+    stays = {"opened": "goes on", "gated": "stays gated"}.get(attempt.state, "may have been created")
+    return (
+        f"interrupted; {job}-{attempt.number} {stays}. The same command follows it;"
+        f" `dispatch-kubeflow stop-job {job}` ends it."
+    )

@@ -39,7 +39,7 @@ def check_tables(context: typer.Context, directory: Directory = None, json: Json
     elif faults:
         for fault in faults:
             terminal.print(str(fault))
-        terminal.print(f"{len(faults)} faults")
+        terminal.print(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}")
     else:
         terminal.print(_proved(load_rulebook(folder).tables))
     return Exit.DIFFERS if faults else Exit.OK

@@ -55,6 +55,10 @@ class Terminal:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
+    def faint(self, text: str) -> str:
+        """The text, dimmed where people read standard output."""
+        return f"\x1b[2m{text}\x1b[0m" if sys.stdout.isatty() else text
+
     def dressed(self, markdown: str) -> None:
         """A Markdown page, dressed for a terminal."""
         Console(highlight=False).print(Markdown(markdown))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from dispatch_kubeflow import backend as backends
 from dispatch_kubeflow.backend.cli.app import app, execute
 from dispatch_kubeflow.backend.cli.exits import MEANS, Exit, code_of_sentinel
+from dispatch_kubeflow.backend.cli.journal import Attempt
 from dispatch_kubeflow.backend.cli.pages import family_page
+from dispatch_kubeflow.backend.cli.run import interrupted
 from dispatch_kubeflow.backend.objects.found import Capabilities, Capability, Cause, Cessation, Evidence
 from dispatch_kubeflow.backend.objects.record import Hold
 from dispatch_kubeflow.backend.objects.state import Drift, PodCounts
@@ -63,7 +66,7 @@ def test_start_prints_the_reference(command):
     assert command.backend.calls[0] == ("start", "fit", 1)
 
 
-def test_find_shows_a_line_for_each_object(command):
+def test_find_shows_each_object_with_its_reference(command):
     objects = [
         seen(
             state="opened",
@@ -83,7 +86,9 @@ def test_find_shows_a_line_for_each_object(command):
             "TrainJob fit-1 · opened · hold 3 released · pods: 2 running · failing · waiting: ErrImagePull no image"
             " · drift: spec.suspend is true, the record wants false · cause: image"
         ),
+        f"  {REF}",
         "Pod fit-1-x · orphaned",
+        f"  {ref('fit-1-x', 'Pod')}",
         "attempt 2 is in flight: its create may still take effect",
     ]
 
@@ -232,6 +237,69 @@ def test_a_wrong_command_line_ends_with_2(command):
     assert "INSTANCE" in err
 
 
+def test_a_wrong_option_is_told_with_its_value_and_whose_help_to_ask_for(command):
+    _, _, err = command("find", "fit", "--timeout", "-1")
+    assert "'--timeout'" in err
+    assert "it is '-1'" in err
+    assert "Try: dispatch-kubeflow find --help" in err
+    assert "it is '-2'" in command("find", "fit", "--timeout=-2")[2]
+    assert "Try: dispatch-kubeflow --help" in command("nonsense")[2]
+
+
+def test_a_wrong_command_line_is_json_too(command):
+    code, out, err = command("explain", "--json")
+    assert code == Exit.USAGE
+    assert "explain --help" in json.loads(out)["error"]["next"]
+    assert err == ""
+
+
+def test_the_version_can_be_asked_for(command):
+    code, out, _ = command("--version")
+    assert (code, out) == (0, f"dispatch-kubeflow {version('dispatch-kubeflow')}\n")
+
+
+def test_a_kubeconfig_that_cannot_be_written_is_refused_with_the_next_step(command, tmp_path):
+    code, _, err = command("cluster", "--kubeconfig", str(tmp_path / "nowhere/kubeconfig"))
+    assert code == Exit.USAGE
+    assert "Name a file in a folder that is there." in err
+
+
+def test_a_job_file_whose_name_is_no_job_id_asks_for_one(command, tmp_path):
+    job = tmp_path / "My_Job.yaml"
+    job.write_text(Path(JOB).read_text())
+    code, _, err = command("run", str(job))
+    assert code == Exit.USAGE
+    assert "--job" in err
+
+
+def test_a_job_that_is_not_valid_uses_up_no_attempt(command, tmp_path):
+    job = tmp_path / "none.yaml"
+    job.write_text(Path(JOB).read_text().replace("nodes: 2", "nodes: 0"))
+    code, _, err = command("run", str(job))
+    assert code == Exit.ERR_INVALID
+    assert f"In {job}" in err
+    assert not (tmp_path / "none.journal.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (None, "nothing of the job was left running"),
+        ("opened", "fit-2 goes on. The same command follows it; `dispatch-kubeflow stop-job fit` ends it."),
+        ("gated", "fit-2 stays gated."),
+        ("planned", "fit-2 may have been created."),
+    ],
+)
+def test_an_interrupted_run_says_what_becomes_of_the_job(state, told):
+    assert told in interrupted("fit", None if state is None else Attempt(2, state))
+
+
+def test_an_interrupt_of_run_is_told(command, tmp_path):
+    code, _, err = command("run", JOB, "--journal", str(tmp_path / "journal"), find=[KeyboardInterrupt()])
+    assert code == Exit.INTERRUPTED
+    assert "interrupted; nothing of the job" in err
+
+
 def test_settings_must_be_named(command, monkeypatch):
     monkeypatch.delenv("DISPATCH_KUBEFLOW_SETTINGS")
     code, _, err = command("find", "fit")
@@ -244,6 +312,7 @@ def test_invalid_settings_are_errinvalid_with_the_line(command, settings):
     code, _, err = command("find", "fit", "--settings", str(settings))
     assert code == Exit.ERR_INVALID
     assert "runtimes" in err
+    assert f"In {settings}, line 3" in err
 
 
 def test_a_refusal_of_the_command_line_itself_is_json_too(command, monkeypatch):
@@ -305,8 +374,23 @@ def test_explain_of_a_rule_shows_its_effects(command):
     assert "effect " in command("explain", "start.create-unanswered")[1]
 
 
-def test_explain_of_something_else_is_refused(command):
-    assert command("explain", "C99")[0] == Exit.USAGE
+def test_explain_of_something_else_is_refused_with_what_is_like_it(command):
+    code, _, err = command("explain", "conflict")
+    assert code == Exit.USAGE
+    assert "Did you mean request.conflict" in err
+    assert "ErrStaleHold" in command("explain", "ErrStalehol")[2]
+    assert "tables show" in command("explain", "quite something else")[2]
+
+
+def test_explain_does_not_mind_the_case(command):
+    assert command("explain", "c25") == command("explain", "C25")
+    assert command("explain", "errstalehold") == command("explain", "ErrStaleHold")
+
+
+def test_the_embedded_cluster_imported_without_its_extra_says_which():
+    hidden = "import sys; sys.modules['cryptography'] = None; import dispatch_kubeflow.backend.embedded"
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)
+    assert "the embedded cluster needs the extra `embedded`: cryptography" in done.stderr
 
 
 def test_tables_check_proves_the_installed_tables(command):

@@ -245,7 +245,7 @@ def test_no_error_shows_what_may_be_secret(changed):
 
 
 def test_a_secret_of_another_type_is_told_by_its_type_alone():
-    assert parse_refusal(env={"A": 5}).details["value"] == "<redacted> (a int)"
+    assert parse_refusal(env={"A": 5}).details["value"] == "<redacted> (an int)"
 
 
 @pytest.mark.parametrize(
