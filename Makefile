@@ -90,6 +90,15 @@ examples: $(READY) ## the tests and the properties, with coverage
 every-byte: $(READY) ## every fault at every byte of request and answer
 	DISPATCH_EVERY_BYTE=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q tests/requests/test_faults.py
 
+SECONDS ?= 60
+.PHONY: fuzz
+fuzz: $(READY) ## schedules by their seeds for SECONDS=60: the last line counts them and the violations
+	@$(BIN)/python -m properties fuzz --seconds $(SECONDS)
+
+.PHONY: pairs
+pairs: $(READY) ## every pair of faults at two requests of every operation; hours
+	@$(BIN)/python -m properties pairs
+
 .PHONY: bench
 bench: $(READY) ## what a decision, a request and a deadline cost; on an idle machine
 	$(BIN)/python -m tests.benchmarks.machine

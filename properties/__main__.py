@@ -15,7 +15,7 @@ import time
 
 from dispatch_kubeflow.machine.rules import rulebook
 
-from . import report, runner, vectors
+from . import exhaustive, report, runner, truth, vectors
 
 
 def main() -> int:
@@ -30,9 +30,12 @@ def main() -> int:
     replay.add_argument("steps", nargs="?", help="the steps as JSON; drawn from the seed where none are given")
     told = commands.add_parser("report", help="play schedules and print what was visited, and what was true")
     told.add_argument("--schedules", type=int, default=2000)
+    pairs = commands.add_parser("pairs", help="every pair of faults at two requests of every operation")
+    pairs.add_argument("--seconds", type=float, default=float("inf"))
     commands.add_parser("freeze", help="write down what the tables decide now, for a reviewer")
     given = parser.parse_args()
-    return {"fuzz": _fuzz, "replay": _replay, "report": _report, "freeze": _freeze}[given.command](given)
+    chosen = {"fuzz": _fuzz, "replay": _replay, "report": _report, "pairs": _pairs, "freeze": _freeze}
+    return chosen[given.command](given)
 
 
 def _fuzz(given: argparse.Namespace) -> int:
@@ -63,6 +66,22 @@ def _report(given: argparse.Namespace) -> int:
     _say(report.visits(done.floors))
     _say(done.line)
     return 1 if done.failures else 0
+
+
+def _pairs(given: argparse.Namespace) -> int:
+    end, cases, wrong, matrix = time.monotonic() + given.seconds, 0, 0, truth.Matrix()
+    for scene in exhaustive.SCENES:
+        for faults in exhaustive.pairs(scene):
+            if time.monotonic() > end:
+                break
+            cases += 1
+            try:
+                exhaustive.check(scene, faults, matrix)
+            except AssertionError as error:
+                wrong += 1
+                _say(str(error))
+    _say(f"{cases:,} pairs of faults, {wrong} violations")
+    return 1 if wrong else 0
 
 
 def _freeze(_: argparse.Namespace) -> int:

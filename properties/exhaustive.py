@@ -81,6 +81,8 @@ PAIRED: tuple[Fault, ...] = (
     Fault("crash-before"),
     Fault("crash-after"),
 )
+ROUNDS = 14
+"""Requests after which a call that waits has begun to repeat itself: StopJob's rounds are alike."""
 LYING = frozenset({404})
 """Statuses that, made up by somebody in between, say what the cluster does not: an absence. They are believed."""
 
@@ -320,9 +322,9 @@ def requests(scene: Scene) -> int:
 
 
 def singles(scene: Scene) -> Iterator[dict[int, Fault]]:
-    """Every single fault at every request."""
+    """Every single fault at every request; where a call looks again and again, later rounds have the gravest alone."""
     for place in range(requests(scene)):
-        for fault in SINGLE:
+        for fault in SINGLE if place < ROUNDS else PAIRED:
             yield {place: fault}
 
 

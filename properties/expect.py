@@ -145,7 +145,10 @@ def _leftovers(walk: Walk, name: str) -> str | None:
     if not found:
         return None
     got, exchange = walk.next("GET trainjobs", name)
-    return "start.exists" if got == "ok" else "start.leftover"
+    if got != "ok":
+        return "start.leftover"
+    _list(walk, "pods")  # only for the state that the error tells; one that fails tells it without
+    return "start.exists"
 
 
 def _copy(walk: Walk, name: str) -> tuple[Object, bool] | str:
@@ -693,6 +696,8 @@ def _stop(walk: Walk) -> str:
             return walk.row(exchange)
         if exchange.answer["metadata"]["uid"] != ref.uid:
             return "success"
+        if not _ours(exchange.answer, ref):
+            return "stop.other-backend"
         unopened, version = never_opened(exchange.answer), exchange.answer["metadata"]["resourceVersion"]
         got, exchange = walk.next("DELETE trainjobs", ref.name)
         said = ((exchange.body or {}).get("preconditions") or {}).get("resourceVersion")
@@ -730,6 +735,11 @@ def _failed_delete(walk: Walk, ref: Any, plural: str, got: str, exchange: Exchan
     if ref.kind != "TrainJob" and walk.row(exchange) == "request.forbidden":
         return "stop.orphan-denied"
     return walk.row(exchange)
+
+
+def _ours(obj: Object, ref: Any) -> bool:
+    """Whether an object says itself that the Backend of the reference made it."""
+    return bool((obj["metadata"].get("labels") or {}).get(PREFIX + "backend") == ref.backend)
 
 
 def _forgotten_copy(walk: Walk, ref: Any) -> str:
@@ -775,6 +785,8 @@ def _stop_other(walk: Walk, ref: Any) -> str:
         return "success"
     if got != "ok":
         return walk.row(exchange)
+    if not _ours(exchange.answer, ref):
+        return "stop.other-backend"
     lives = _owner_lives(walk, ref, exchange.answer)
     if lives is not None:
         return lives
