@@ -25,20 +25,35 @@ class Settings:
     """
 
     name: str
+    """The Backend's name, a DNS label; part of every reference and label."""
     namespace: str
+    """The one namespace it works in."""
     runtimes: tuple[RuntimeRef, ...]
+    """The runtimes that jobs may use, at least one; each may be given as a `Kind/name` text."""
     mode: Literal["plain", "kueue"] = "plain"
+    """Whether Kueue admits the jobs."""
     queue: str | None = None
+    """The LocalQueue: required in kueue mode, forbidden in plain mode."""
     admission_check: str | None = None
+    """The AdmissionCheck by which jobs are gated: required in kueue mode, forbidden in plain mode."""
     kubeconfig: str | None = None
+    """Path of a kubeconfig; None: the official client's usual search."""
     context: str | None = None
+    """Which context of the kubeconfig; None: its current one."""
     in_cluster: bool = False
+    """Use the service account of the pod this runs in; not together with `kubeconfig` or `context`."""
     read_only: bool = False
+    """Refuse every call that writes (ErrReadOnly)."""
     output_read: bool = True
+    """Whether Output may read the logs of pods."""
     call_bound: float = 90.0
+    """Seconds for which a create without an answer counts as in flight; at least 60."""
     request_timeout: float = 30.0
+    """Seconds that one request may take, where the call's context does not end sooner."""
     workload_wait: float = 30.0
+    """Seconds that a call waits for the job's Workload, in kueue mode."""
     stop_poll: float = 0.5
+    """Seconds between two looks of StopJob while it waits for things to go."""
 
     def __post_init__(self) -> None:
         optional = {field.name for field in fields(self) if field.default is None}
