@@ -11,7 +11,7 @@ from dispatch_kubeflow.backend import factory
 from dispatch_kubeflow.machine import Context
 
 COMMAND = [sys.executable, "-m", "dispatch_kubeflow.backend.cli"]
-JOB = str(Path(__file__).parents[2] / "docs/examples/fit.yaml")
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/fit.yaml"
 
 
 def test_the_demonstration_plays_to_its_end_in_plain_lines():
@@ -70,7 +70,9 @@ def settings_file(served, tmp_path):
 
 def test_a_run_that_is_killed_goes_on_and_the_job_is_created_once(served, settings_file, tmp_path):
     journal = tmp_path / "fit.jsonl"
-    run = [*COMMAND, "run", JOB, "--settings", str(settings_file), "--journal", str(journal)]
+    job = tmp_path / "fit.yaml"
+    job.write_text(EXAMPLE.read_text().replace('FIT_STEPS: "1200"', 'FIT_STEPS: "60"'))
+    run = [*COMMAND, "run", str(job), "--settings", str(settings_file), "--journal", str(journal)]
     with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as first:
         while "step 5 of" not in first.stdout.readline():
             pass

@@ -4,10 +4,12 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from dispatch_kubeflow.backend.embedded import Cluster
 from dispatch_kubeflow.machine.rules import rulebook
+from dispatch_kubeflow.machine.values import JobSpec, Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +34,28 @@ def test_the_readmes_ten_lines_take_a_job_to_its_end(tmp_path):
     assert states[-1] == "ended"
 
 
+def test_the_program_of_getting_started_takes_the_example_to_its_end(tmp_path):
+    (program,) = blocks("docs/getting-started.md")
+    (tmp_path / "docs/examples").mkdir(parents=True)
+    job = (ROOT / "docs/examples/fit.yaml").read_text()
+    (tmp_path / "docs/examples/fit.yaml").write_text(job.replace('FIT_STEPS: "1200"', 'FIT_STEPS: "10"'))
+    with Cluster(nodes=2, kubelet="processes", namespaces=()) as cluster:
+        kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+        settings = settings_of_getting_started().replace("/tmp/kubeconfig", str(kubeconfig))
+        (tmp_path / "settings.yaml").write_text(settings)
+        run = [sys.executable, "-u", "-c", program]
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "['ended']"
+    assert "/default/TrainJob/line-1?uid=" in (tmp_path / "line.ref").read_text()
+
+
+def test_every_key_of_the_settings_and_of_a_job_is_described():
+    for page, of in (("docs/settings.md", Settings), ("docs/job.md", JobSpec)):
+        described = re.findall(r"^\| `(\w+)` \|", (ROOT / page).read_text(), re.MULTILINE)
+        assert {each.name for each in fields(of)} <= set(described), page
+
+
 def test_the_fixture_of_the_embedded_cluster_works_in_a_users_test(tmp_path):
     (fixture,) = blocks("docs/embedded.md")
     (tmp_path / "conftest.py").write_text(fixture)
@@ -51,10 +75,11 @@ def test_every_rule_that_the_prose_names_exists():
         assert named <= rules, page.name
 
 
-def test_the_settings_of_getting_started_are_valid():
-    from dispatch_kubeflow.machine.values import Settings
+def settings_of_getting_started():
+    page = (ROOT / "docs/getting-started.md").read_text()
+    (settings,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return settings
 
-    (settings,) = re.findall(
-        r"^```yaml\n(.*?)^```", (ROOT / "docs/getting-started.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-    assert Settings.parse_yaml(settings).name == "gpu-west"
+
+def test_the_settings_of_getting_started_are_valid():
+    assert Settings.parse_yaml(settings_of_getting_started()).name == "gpu-west"

@@ -78,6 +78,11 @@ def test_two_ranks_fit_the_line_with_a_falling_loss(gang):
     assert rank_0[-1].startswith("fitted: y = 3.0")
 
 
+def test_a_fit_that_succeeded_leaves_no_checkpoint_for_the_next_attempt_to_end_at(gang, tmp_path):
+    assert gang().codes() == [0, 0]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_stopped_gang_goes_on_from_its_checkpoint(gang):
     first = gang(pause=0.05)
     while "step 10 " not in first.ranks[0].stdout.readline():
