@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,10 @@ MAIN = {
 DENIES_MAIN = frozenset({"not-applied", "nothing-written", "no-trainjob"})
 UNKNOWN_BY_SIGHT = frozenset({"start.exists", "start.leftover"})
 """ErrOutcomeUnknown because of what was seen, not because of a request without an answer."""
+
+
+_UNFILLED = re.compile(r"\{[a-z_]+\??\}|\bNone\b")
+"""What a sentence shows whose gaps were not filled."""
 
 
 class Asking:
@@ -143,7 +148,7 @@ def _form(outcome: Outcome) -> None:
     if any(value is None for value in error.details.values()):
         raise Disagreement(f"{error.row}: a detail is empty: {dict(error.details)}")
     text = str(error)
-    if not text.endswith(".") or "{" in text or "None" in text:
+    if not text.endswith(".") or _UNFILLED.search(text.replace(str(error.details.get("server_message")), "")):
         raise Disagreement(f"{error.row}: {text!r} is no sentence")
     last = outcome.exchanges[-1] if outcome.exchanges else None
     if error.row.startswith("request.") and last is not None and last.number >= 0 and not _ended_before(outcome, last):
