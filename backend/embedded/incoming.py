@@ -41,14 +41,13 @@ _EMPTY_IS_ABSENT = frozenset({"labels", "annotations", "ownerReferences", "final
 def typed(kind: Kind, obj: Any, *, matching: bool = True) -> Object:
     """The object with its kind said and its metadata an object with only strings where strings belong.
 
-    422 for an object of another kind, unless it is judged later (`kind_fault`).
+    422 for an object of another kind, unless that is judged later (`match_kind`).
     """
     resource = kind.resource
     if not isinstance(obj, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
-    fault = kind_fault(kind, obj) if matching else None
-    if fault is not None:
-        raise fault
+    if matching:
+        match_kind(kind, obj)
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
     meta = obj.setdefault("metadata", {})
     if not isinstance(meta, dict):
@@ -141,8 +140,8 @@ def envelope(kind: Kind, obj: Object) -> list[str]:
     return [*dropped, *(f"metadata.{key}" for key in unknown)]
 
 
-def kind_fault(kind: Kind, obj: Object) -> ApiError | None:
-    """The refusal of an object that says it is of another kind."""
+def match_kind(kind: Kind, obj: Object) -> None:
+    """Refuse an object that says it is of another kind: 422."""
     said, version = obj.get("kind") or kind.resource.kind, obj.get("apiVersion") or kind.resource.api_version
     faults = []
     if said != kind.resource.kind:
@@ -151,8 +150,7 @@ def kind_fault(kind: Kind, obj: Object) -> ApiError | None:
         faults.append(invalid_value("apiVersion", version, f"must be {kind.resource.api_version}"))
     if faults:
         name = (obj.get("metadata") or {}).get("name") or ""
-        return invalid(str(version).rpartition("/")[0], said, name, faults)
-    return None
+        raise invalid(str(version).rpartition("/")[0], said, name, faults)
 
 
 def finalizer_warnings(new: Object, old: Object | None) -> list[str]:

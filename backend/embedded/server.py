@@ -206,8 +206,12 @@ class _Connection:
             self._server.forget(self)
 
     def _converse(self, sock: ssl.SSLSocket) -> None:
+        # The socket stays open as long as a file of it does.
+        with cast("BinaryIO", sock.makefile("rb")) as source:
+            self._answer_all(sock, source)
+
+    def _answer_all(self, sock: ssl.SSLSocket, source: BinaryIO) -> None:
         certified = _certified(sock)
-        source = cast("BinaryIO", sock.makefile("rb"))
         while not self._server.stopping:
             try:
                 head = wire.read_head(source)

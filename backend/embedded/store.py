@@ -44,7 +44,7 @@ from dispatch_kubeflow.backend.embedded.incoming import (
     Undecodable,
     envelope,
     finalizer_warnings,
-    kind_fault,
+    match_kind,
     match_namespace,
     typed,
     typed_patch,
@@ -296,7 +296,6 @@ class Store:
         """Replace an object (or its `status`), if its resourceVersion and uid still hold; gives it back as stored."""
         how = write or Write(manager, dry_run)
         kind = self.kind(resource)
-        fault = kind_fault(kind, dict(obj))
         new = typed(kind, copied(dict(obj)), matching=False)
         meta = new["metadata"]
         place = self._place(kind, namespace, meta, name)
@@ -304,7 +303,16 @@ class Store:
         with self.lock:
             if kind.create_on_update and place not in self._objects.get(kind.key, {}):
                 return self._create(kind, new, namespace, how)
-            return self._update(kind, place, lambda _: new, subresource, how, uid=uid, replaces=True, fault=fault)
+            return self._update(
+                kind,
+                place,
+                lambda _: new,
+                subresource,
+                how,
+                uid=uid,
+                replaces=True,
+                judge=lambda: match_kind(kind, dict(obj)),
+            )
 
     def patch(
         self,
@@ -417,7 +425,7 @@ class Store:
         uid: str = "",
         replaces: bool = False,
         applied: bool = False,
-        fault: ApiError | None = None,
+        judge: Callable[[], None] | None = None,
     ) -> Object:
         resource = kind.resource
         state = self._objects.get(kind.key, {}).get(place)
@@ -444,7 +452,7 @@ class Store:
                 raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({place[1]})")
         self._decode(kind, new, how, patched=not replaces)
         new = self._review(kind, "UPDATE", place, subresource, old, new, how, mutate=True) or new
-        self._current_version(kind, new, state, place[1], fault)
+        self._current_version(kind, new, state, place[1], judge)
         new = kind.prepare_update(new, old, subresource)
         meta, before = new["metadata"], old["metadata"]
         meta["uid"] = meta.get("uid") or before["uid"]
@@ -529,12 +537,12 @@ class Store:
         return (str(meta.get("namespace") or ""), name or said)
 
     def _current_version(
-        self, kind: Kind, new: Object, state: Stored, name: str, otherwise: ApiError | None = None
+        self, kind: Kind, new: Object, state: Stored, name: str, judge: Callable[[], None] | None = None
     ) -> None:
         """Whether the version asked for is the present one; only then is it asked whether the kind is right."""
         self._compare_version(kind, new, state, name)
-        if otherwise is not None:
-            raise otherwise
+        if judge is not None:
+            judge()
 
     def _compare_version(self, kind: Kind, new: Object, state: Stored, name: str) -> None:
         asked = new["metadata"].get("resourceVersion") or ""

@@ -114,8 +114,10 @@ def test_strategic_merge_adds_to_sets_and_replaces_atomic_lists() -> None:
     assert patches.strategic(current, replaced, "pods")["status"]["conditions"] == [{"type": "C"}]
 
 
-def test_a_strategic_item_without_its_key_is_500() -> None:
-    assert refusal(patches.strategic, {}, {"containers": [{"image": "x"}]}, "pods").status == 500
+def test_a_strategic_item_without_its_key_is_500_where_there_is_something_to_merge_with() -> None:
+    current = {"containers": [{"name": "a"}]}
+    assert refusal(patches.strategic, current, {"containers": [{"image": "x"}]}, "pods").status == 500
+    assert patches.strategic({}, {"containers": [{"image": "x"}]}, "pods") == {"containers": [{"image": "x"}]}
 
 
 def test_ports_merge_by_the_key_their_kind_has() -> None:
