@@ -48,13 +48,22 @@ def age(since: str | None, now: datetime) -> str:
     if not since:
         return "<unknown>"
     seconds = max(int((now - datetime.fromisoformat(since).astimezone(UTC)).total_seconds()), 0)
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
     if seconds < 120:
         return f"{seconds}s"
-    if seconds < 600:
-        return f"{seconds // 60}m{seconds % 60}s" if seconds % 60 else f"{seconds // 60}m"
-    if seconds < 10_800:
-        return f"{seconds // 60}m"
-    return f"{seconds // 3600}h" if seconds < 172_800 else f"{seconds // 86_400}d"
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if hours < 3:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    return _two(days, "d", hours % 24, "h") if days < 8 else f"{days}d"
+
+
+def _two(many: int, unit: str, rest: int, smaller: str) -> str:
+    return f"{many}{unit}{rest}{smaller}" if rest else f"{many}{unit}"
 
 
 def found(obj: Any, path: str) -> Any:
