@@ -21,7 +21,8 @@ def cells(kind: str, obj: dict[str, Any], printed: Any = None) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("ago", "said"),
     [(0, "0s"), (119, "119s"), (120, "2m"), (125, "2m5s"), (600, "10m"), (10_799, "179m"), (10_800, "3h"),
-     (11_100, "3h5m"), (28_800, "8h"), (172_799, "47h"), (172_800, "2d"), (183_600, "2d3h"), (691_200, "8d"), (-5, "0s")],
+     (11_100, "3h5m"), (28_800, "8h"), (172_799, "47h"), (172_800, "2d"), (183_600, "2d3h"),
+     (691_200, "8d"), (-5, "0s")],
 )  # fmt: skip
 def test_an_age_is_said_as_kubectl_says_it(ago: int, said: str) -> None:
     assert age((NOW - timedelta(seconds=ago)).isoformat(), NOW) == said
