@@ -136,6 +136,7 @@ DIRECTED: tuple[tuple[Step, ...], ...] = (
     (_START, _OPEN, _SOON, {"do": "stop_job", "by": "a", "job": "alpha", "faults": {"5": _LIST_FAULT}}),
     ({**_START, "faults": {"6": {"kind": "kind"}}},),
     ({**_START, "timeout": 20.0, "faults": {"6": _LIST_FAULT}},),
+    ({**_START, "faults": {"6": {"kind": "answer", "status": 403, "reason": "Forbidden"}}},),
     ({**_START, "deeds": {"6": {"do": "kubectl", "deed": "delete", "job": "alpha", "attempt": 1}}},),
     ({**_START, "deeds": {"6": {"do": "kubectl", "deed": "again", "job": "alpha", "attempt": 1}}},),
     (_START, {**_OPEN, "timeout": 20.0, "faults": {"1": _LIST_FAULT}}),
