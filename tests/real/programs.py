@@ -93,9 +93,10 @@ PROGRAMS = {
             module="sigs.k8s.io/kwok",
             manifests=("kustomize/crd/bases",),
         ),
-        Program("kubectl", "kubectl", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES_LINK),
     )
 }
+CLIENTS = {"kubectl": Program("kubectl", "kubectl", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES_LINK)}
+"""What is built beside the control plane and not a part of it."""
 
 
 def say(text: str) -> None:
@@ -117,7 +118,7 @@ def built(program: Program) -> Path:
 
 def executable(name: str) -> Path:
     """The executable of a program that `build_missing` has built."""
-    return built(PROGRAMS[name]) / name
+    return built((PROGRAMS | CLIENTS)[name]) / name
 
 
 def manifests(name: str) -> Path:
@@ -127,7 +128,7 @@ def manifests(name: str) -> Path:
 
 def missing() -> list[Program]:
     """The programs that are not in the cache yet."""
-    return [program for program in PROGRAMS.values() if not built(program).is_dir()]
+    return [program for program in (PROGRAMS | CLIENTS).values() if not built(program).is_dir()]
 
 
 def build_missing(say: Callable[[str], None] = say) -> dict[str, float]:
