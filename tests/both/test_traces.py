@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real.traces.facets import differences, merged, turns
+from tests.real.traces.facets import differences, merged, settled, turns
 from tests.real.traces.record import recorded
 from tests.real.traces.scenarios import SCENARIOS
 
@@ -16,7 +16,7 @@ def test_the_embedded_cluster_shows_what_the_real_one_did(name: str) -> None:
     stage = EmbeddedStage()
     try:
         SCENARIOS[name](stage)
-        found = differences(recorded()[name], stage.trace())
+        found = differences(recorded()[name], settled(name, stage.trace()))
     finally:
         stage.close()
     assert found == []

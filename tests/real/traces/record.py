@@ -14,7 +14,7 @@ from tests.real import programs
 from tests.real.cluster import Cluster
 from tests.real.control_plane import ControlPlane
 
-from .facets import Trace, merged
+from .facets import Trace, merged, settled
 from .scenarios import SCENARIOS
 from .stage import RealStage
 
@@ -34,7 +34,7 @@ def recorded() -> dict[str, dict[str, list[Any]]]:
 def play(cluster: Cluster, name: str) -> Trace:
     with RealStage(cluster) as stage:
         SCENARIOS[name](stage)
-        return stage.trace_at_rest()
+        return settled(name, stage.trace_at_rest())
 
 
 def write(traces: Mapping[str, list[Trace]], versions: Mapping[str, str]) -> None:
@@ -54,28 +54,29 @@ def write(traces: Mapping[str, list[Trace]], versions: Mapping[str, str]) -> Non
 def main() -> int:
     parser = argparse.ArgumentParser(prog="real.traces.record", description=__doc__)
     parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS))
+    parser.add_argument("--times", type=int, default=_TIMES, help="how often each is played")
     parser.add_argument("--folder", type=Path, help="the folder of a running control plane; without it one is started")
     arguments = parser.parse_args()
     if arguments.folder:
-        _record(Cluster.at(arguments.folder), arguments.scenarios)
+        _record(Cluster.at(arguments.folder), arguments.scenarios, arguments.times)
     else:
         with ControlPlane() as plane:
-            _record(plane.cluster, arguments.scenarios)
+            _record(plane.cluster, arguments.scenarios, arguments.times)
     return 0
 
 
-def _record(cluster: Cluster, names: list[str]) -> None:
+def _record(cluster: Cluster, names: list[str], times: int) -> None:
     traces: dict[str, list[Trace]] = {}
     for at_once, chosen in ((_AT_ONCE, [name for name in names if name not in _ALONE]), (1, _ALONE & set(names))):
         with ThreadPoolExecutor(at_once) as pool:
-            played = {name: [pool.submit(play, cluster, name) for _ in range(_TIMES)] for name in chosen}
+            played = {name: [pool.submit(play, cluster, name) for _ in range(times)] for name in chosen}
             traces |= {name: [each.result() for each in several] for name, several in played.items()}
     write(traces, cluster.versions)
     varying = sorted(
         f"{name}: {key}: {seen}" for name, several in traces.items() for key, seen in merged(several).items()
         if len(seen) > 1
     )  # fmt: skip
-    programs.say(f"{len(names)} scenarios recorded, {_TIMES} times each; not the same each time: {varying}")
+    programs.say(f"{len(names)} scenarios recorded, {times} times each; not the same each time: {varying}")
 
 
 if __name__ == "__main__":
