@@ -113,7 +113,7 @@ real: $(READY) ## leave a real control plane running; prints its KUBECONFIG
 
 .PHONY: test-real
 test-real: $(READY) ## the tests against a real control plane
-	$(MAKE) -C tests/real test PYTHON="$(abspath $(BIN))/python"
+	$(MAKE) --no-print-directory -C tests/real test PYTHON="$(abspath $(BIN))/python"
 endif
 
 .PHONY: requirements
