@@ -39,7 +39,7 @@ demo: $(READY) ## show the library at work on an embedded cluster
 	@$(COMMAND) demo
 
 .PHONY: test
-test: lint types rooms generated examples ## every check
+test: lint types rooms generated examples properties ## every check
 
 .PHONY: lint
 lint: $(READY) ## the linter
@@ -76,14 +76,19 @@ generate: $(READY) ## write what is made from the tables: their compiled form, a
 
 # Thresholds are checked after pytest, on its data: machine/ whole, everything 95 of 100.
 .PHONY: examples
-examples: $(READY) ## the tests and the properties, with coverage
+examples: $(READY) ## the tests, with coverage
 	@mkdir -p .cache && rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=
+	$(BIN)/python -m pytest tests -n $(JOBS) --dist worksteal --cov --cov-report=
 	@for bound in 'machine/*:100' '*:95'; do \
 		$(BIN)/coverage report --include "$${bound%:*}" --fail-under "$${bound#*:}" > .cache/coverage.log \
 			|| { cat .cache/coverage.log; exit 1; }; \
 		echo "Coverage of $${bound%:*}: at least $${bound#*:} %, branches too"; \
 	done
+
+# Without coverage, which would treble their time: the tests alone must reach every line.
+.PHONY: properties
+properties: $(READY) ## the short profile of the properties
+	$(BIN)/python -m pytest properties -n $(JOBS) --dist worksteal
 
 # Longer than a check of a change should take.
 .PHONY: every-byte

@@ -124,6 +124,11 @@ def _ending(trainjob: TrainJob | None, jobset: JobSet | None) -> EndingFact:
     return "succeeded" if shown and record.gate == LIFTED else "complete-unshown"
 
 
+def unproven(trainjob: TrainJob, jobset: JobSet | None) -> bool:
+    """Whether a TrainJob that was opened shows success, and its JobSet does not yet."""
+    return _ending(trainjob, jobset) == "complete-unshown" and read_record(trainjob.metadata.annotations).gate == LIFTED
+
+
 def _stopping(trainjob: TrainJob | None) -> StoppingFact:
     if trainjob is None:
         return "no"

@@ -1,6 +1,6 @@
 """Watch: the views of a job as it changes. Its kinds come by streams of their own, so one may run ahead of another:
-before something is called an orphan, a read must show that its TrainJob is absent; and where pods stand beside a
-closed gate, its TrainJob is read, for it may be the older.
+before something is called an orphan, a read must show that its TrainJob is absent; where pods stand beside a closed
+gate, its TrainJob is read, for it may be the older; and where a TrainJob is complete before its JobSet, that is read.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dispatch_kubeflow.backend.objects import names, seen, state
+from dispatch_kubeflow.backend.objects import causes, names, seen, state
 from dispatch_kubeflow.backend.objects.found import Found, FoundObject
 from dispatch_kubeflow.backend.objects.listing import Listing, views
-from dispatch_kubeflow.backend.requests.resources import TRAIN_JOBS
+from dispatch_kubeflow.backend.requests import Failure
+from dispatch_kubeflow.backend.requests.resources import JOB_SETS, TRAIN_JOBS
 
 from .call import Call, Got, outcome
 from .describing import describer, in_flight
@@ -56,6 +57,7 @@ class _Views:
         self._last: Found | None = None
         self._again: float | None = None
         self._newer: dict[str, _Newer] = {}
+        self._proofs: dict[str, seen.JobSet | None] = {}
 
     def run(self) -> Iterator[Found]:
         while True:
@@ -72,9 +74,12 @@ class _Views:
                     self._last = view
                     yield view
 
-    def _view(self, snapshot: Snapshot) -> Found:
-        """What the streams show, less what they can't show yet."""
-        listing = self._current(snapshot.listing)
+    def _view(self, snapshot: Snapshot) -> Found | None:
+        """What the streams show, less what they can't show yet; None while a read has to be made again first."""
+        listing = self._proven(self._current(snapshot.listing))
+        if listing is None:
+            self._again = LOOK_AGAIN
+            return None
         before = self._last.in_flight if self._last is not None else ()
         found = self._describer.found(
             self._job_id,
@@ -109,6 +114,27 @@ class _Views:
                 return found
         return view.trainjob
 
+    def _proven(self, listing: Listing) -> Listing | None:
+        """The listing with those JobSets read, once, that would prove a success whose stream lags; None if they can't
+        be.
+        """
+        unproven = [view for view in views(listing) if causes.unproven(view.trainjob, view.jobset)]
+        if any(view.trainjob.metadata.uid not in self._proofs for view in unproven):
+            selector = names.job_selector(self._call.adapter.settings.name, self._job_id)
+            found = self._call.try_list(JOB_SETS, selector, seen.JobSet)
+            if isinstance(found, Failure):
+                self._unlearned(found)
+                return None
+            read = {each.metadata.name: each for each in found}
+            for view in unproven:
+                jobset = read.get(view.trainjob.metadata.name)
+                proves = jobset is not None and not causes.unproven(view.trainjob, jobset)
+                self._proofs[view.trainjob.metadata.uid] = jobset if proves else None
+        proofs = [proof for view in unproven if (proof := self._proofs[view.trainjob.metadata.uid]) is not None]
+        proven = {each.metadata.name for each in proofs}
+        others = [each for each in listing.jobsets if each.metadata.name not in proven]
+        return replace(listing, jobsets=(*others, *proofs))
+
     def _answered_unseen(self, attempt: int, found: Found) -> bool:
         """Whether an attempt that was in flight exists by now, although the streams do not show it yet."""
         if attempt in found.in_flight or any(
@@ -135,13 +161,17 @@ class _Views:
         found = self._call.try_get(TRAIN_JOBS, name, seen.TrainJob)
         if isinstance(found, Got):
             return found.seen
-        match outcome(self._call.judge(found)):
-            case "absent":
-                return "absent"
-            case "unsent" | "lost" | "context-ended":
-                # Nothing was learned: what is in doubt stays unsaid until a later look, as with a stream that breaks.
-                return None
-        return self._call.refuse(found)
+        if outcome(self._call.judge(found)) == "absent":
+            return "absent"
+        self._unlearned(found)
+        return None
+
+    def _unlearned(self, failure: Failure) -> None:
+        """Nothing was learned: what is in doubt stays unsaid until a later look, as with a stream that breaks. A
+        refusal ends the watch.
+        """
+        if outcome(self._call.judge(failure)) not in ("unsent", "lost", "context-ended"):
+            self._call.refuse(failure)
 
     def _streams_ended(self, end: StreamsEnded) -> None:
         if end.failure is not None and outcome(self._call.judge(end.failure)) != "context-ended":

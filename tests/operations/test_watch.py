@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from dispatch_kubeflow.backend.embedded import Script
 from dispatch_kubeflow.backend.objects.found import Found, FoundObject
 from dispatch_kubeflow.backend.objects.names import Identity
 from dispatch_kubeflow.backend.requests.resources import JOB_SETS, TRAIN_JOBS
@@ -348,6 +350,26 @@ def test_a_trainjob_whose_stream_lags_behind_its_pods_is_read(world: World) -> N
         backend.hold(ref, 1, ctx=soon())
         (one,) = until(views, lambda found: found.objects[0].pods.total == 0).objects
         assert one.gate_lifted
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_success_whose_jobset_stream_lags_is_no_unknown_end(tmp_path: pathlib.Path, lost: bool) -> None:
+    with closing(World(tmp_path, Script(run=0.3))) as world:
+        watch_a_success(world, lost)
+
+
+def watch_a_success(world: World, lost: bool) -> None:
+    backend = world.backend()
+    ref = start(backend)
+    world.wire.hang("GET", r"/jobsets\?.*watch=", times=9)
+    with watching(world) as views:
+        assert states(next(views)) == [("TrainJob", "gated")]
+        if lost:
+            world.wire.lose_answer("GET", r"/jobsets\?(?!.*watch=)", times=1)
+        backend.open(ref, ctx=soon())
+        (one,) = until(views, state("ended")).objects
+        assert one.cause is not None
+        assert one.cause.kind == "succeeded"
 
 
 @pytest.mark.parametrize("lost", [True, False])
