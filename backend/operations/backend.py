@@ -236,8 +236,9 @@ class Backend:
         """Take a call through stages 1 to 4; what `prepare` made of its arguments."""
         adapter = self._adapter
         given = Context.background(clock=adapter.clock) if ctx is None else ctx
-        look_again = not self._stands(operation) and self._worth_a_look()
-        if not look_again:
+        stands = self._stands(operation)
+        look_again = not stands and self._worth_a_look()
+        if not stands and not look_again:
             self._settle_standing(operation, subject)
         try:
             # Stages 2 and 3; their own order is in `prepare`.

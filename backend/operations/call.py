@@ -34,6 +34,8 @@ Outcome = Literal[
     "refused",
 ]
 MERGE_PATCH = "application/merge-patch+json"
+TRIES = 8
+"""How often a write that meets a conflict is judged anew and tried again, in all (C26)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,12 +111,11 @@ def ensure_queueless(call: Call) -> None:
 
     Without a runtime to name nothing can be shown; the first Start that finds one then asks again.
     """
-    gates = call.adapter.gates
-    if gates.queueless:
+    if call.adapter.gates.queueless:
         return
     for runtime in call.adapter.settings.runtimes:
         if read_runtime(call, runtime) is not None:
-            _show_queueless(call, runtime)
+            show_queueless(call, runtime)
             return
 
 
@@ -128,11 +127,8 @@ def read_runtime(call: Call, runtime: RuntimeRef) -> Got[seen.Runtime] | None:
 
 def show_queueless(call: Call, runtime: RuntimeRef) -> None:
     """As `ensure_queueless`, by a runtime that is known to exist."""
-    if not call.adapter.gates.queueless:
-        _show_queueless(call, runtime)
-
-
-def _show_queueless(call: Call, runtime: RuntimeRef) -> None:
+    if call.adapter.gates.queueless:
+        return
     body = {
         "apiVersion": TRAIN_JOBS.api_version,
         "kind": TRAIN_JOBS.kind,

@@ -25,10 +25,8 @@ from dispatch_kubeflow.machine.rules.model import Edge
 from dispatch_kubeflow.machine.values import ObjectRef
 
 from . import ownership
-from .call import Call, Got, never, outcome, unreadable
+from .call import TRIES, Call, Got, never, outcome, unreadable
 from .views import state_of
-
-TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,21 +178,15 @@ def _read_job(call: Call, ref: ObjectRef) -> tuple[Got[seen.TrainJob], tuple[see
     if call.operation == "hold" or named is None:
         return call.get(TRAIN_JOBS, ref.name, seen.TrainJob), ()
     listed = call.list(TRAIN_JOBS, names.job_selector(call.adapter.settings.name, named[0]), Whole)
-    found = [(each.body(), each) for each in listed]
-    own = [body for body, _ in found if body["metadata"].get("name") == ref.name]
-    if not own:
+    bodies = [each.body() for each in listed]
+    own = next((body for body in bodies if body["metadata"].get("name") == ref.name), None)
+    if own is None:
         # Gone, or without the labels by which all that is ours is found: the name itself tells.
         return call.get(TRAIN_JOBS, ref.name, seen.TrainJob), ()
-    read = [seen.read(body, seen.TrainJob) for body, _ in found]
-    others = tuple(
-        _whatever(each, body)
-        for each, (body, _) in zip(read, found, strict=True)
-        if body["metadata"].get("name") != ref.name
-    )
-    target = seen.read(own[0], seen.TrainJob)
+    target = seen.read(own, seen.TrainJob)
     if isinstance(target, seen.Unreadable):
         call.refuse(unreadable(Request("GET", TRAIN_JOBS, namespace=call.namespace, name=ref.name), target))
-    return Got(own[0], target), others
+    return Got(own, target), tuple(_other(body) for body in bodies if body["metadata"].get("name") != ref.name)
 
 
 class Whole(Struct):
@@ -210,8 +202,9 @@ class Whole(Struct):
         return {**kind, "metadata": self.metadata, "spec": self.spec, "status": self.status}
 
 
-def _whatever(found: seen.TrainJob | seen.Unreadable, body: Mapping[str, Any]) -> seen.TrainJob:
+def _other(body: Mapping[str, Any]) -> seen.TrainJob:
     """Another TrainJob of the job; one that can't be read counts as one that may run."""
+    found = seen.read(body, seen.TrainJob)
     if not isinstance(found, seen.Unreadable):
         return found
     return seen.TrainJob(metadata=seen.Metadata(name=str(body["metadata"].get("name"))))

@@ -13,9 +13,7 @@ from dispatch_kubeflow.backend.objects.trainjob import owner_patch
 from dispatch_kubeflow.backend.requests import Failure
 from dispatch_kubeflow.backend.requests.resources import TRAINING_RUNTIMES
 
-from .call import Call, Got, outcome
-
-TRIES = 8
+from .call import TRIES, Call, Got, outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,23 @@ class NotOwned:
 def is_owner(metadata: seen.Metadata, uid: str) -> bool:
     """Whether a TrainJob of that uid is the owner, and the only one."""
     return bool(metadata.owner_references) and all(owner.uid == uid for owner in metadata.owner_references)
+
+
+def owners(metadata: seen.Metadata) -> str:
+    """The owners of an object, as an error names them."""
+    return ", ".join(f"{owner.kind} {owner.name} ({owner.uid})" for owner in metadata.owner_references)
+
+
+def delete_copy(call: Call, name: str, uid: str, resource_version: str) -> str | None:
+    """Delete a copy as it was last seen; why it is left, where that could not be shown to have worked."""
+    failure = call.delete(TRAINING_RUNTIMES, name, uid=uid, resource_version=resource_version).failure
+    return None if failure is None else why_left(call, failure)
+
+
+def why_left(call: Call, failure: Failure) -> str | None:
+    """What a failed read or delete of a copy says of its being left; None where it is shown to be gone."""
+    rule = call.judge(failure)
+    return None if outcome(rule) == "absent" else f"{rule.id}: {failure.message}"
 
 
 def set_owner(
@@ -57,8 +72,7 @@ def set_owner(
         if is_owner(metadata, uid):
             return None
         if metadata.owner_references:
-            owners = ", ".join(f"{owner.kind} {owner.name} ({owner.uid})" for owner in metadata.owner_references)
-            return NotOwned("owned", {"seen": f"owned by {owners}"})
+            return NotOwned("owned", {"seen": f"owned by {owners(metadata)}"})
         if result == "lost":
             return failure
         copy_version = metadata.resource_version

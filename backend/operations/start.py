@@ -29,7 +29,7 @@ from dispatch_kubeflow.machine.rules import Rule
 from dispatch_kubeflow.machine.values import JobSpec, ObjectRef
 
 from . import factory, notes, ownership
-from .call import Call, Got, never, outcome, unreadable
+from .call import TRIES, Call, Got, never, outcome, unreadable
 from .stopping import Stopped, stop_refused
 from .views import state_of
 
@@ -149,7 +149,7 @@ def _make_copy(call: Call, source: runtime_copy.Source, identity: Identity, spec
 def _reuse(call: Call, found: Got[seen.Runtime], body: Mapping[str, Any], nonce: str) -> Copy:
     """A copy that is there: this attempt's own from an earlier try, or somebody else's."""
     name = found.seen.metadata.name
-    for _ in range(ownership.TRIES):
+    for _ in range(TRIES):
         _judge_copy(call, found, body)
         metadata = found.seen.metadata
         patch = runtime_copy.nonce_patch(metadata.uid, metadata.resource_version, nonce)
@@ -174,8 +174,7 @@ def _judge_copy(call: Call, found: Got[seen.Runtime], body: Mapping[str, Any]) -
             result = "fit"
         case "owned":
             result = "owned"
-            owners = metadata.owner_references
-            details["seen"] = ", ".join(f"{owner.kind} {owner.name} ({owner.uid})" for owner in owners)
+            details["seen"] = ownership.owners(metadata)
         case "deleting":
             result = "deleting"
         case _:
@@ -223,8 +222,8 @@ def _create(call: Call, identity: Identity, written: Mapping[str, Any], nonce: s
                 call.ctx.wait(UNSEEN_PAUSE)
                 call.check_context()
             case "delete-copy":
-                left = _delete_copy(call, copy) if copy.made_here else None
-                call.refuse(failure, **({} if left is None else {"copy_left": left}))
+                left = _delete_own_copy(call, copy)
+                call.refuse(failure, copy_left=left)
             case _:
                 call.refuse(failure)
 
@@ -265,13 +264,9 @@ def _runtime_unseen(failure: Failure) -> bool:
     )
 
 
-def _delete_copy(call: Call, copy: Copy) -> str | None:
-    """Delete the copy that this call made; why it is left where that could not be shown."""
-    reply = call.delete(TRAINING_RUNTIMES, copy.name, uid=copy.uid, resource_version=copy.resource_version)
-    if reply.failure is None:
-        return None
-    rule = call.judge(reply.failure)
-    return None if outcome(rule) == "absent" else f"{rule.id}: {reply.failure.message}"
+def _delete_own_copy(call: Call, copy: Copy) -> str | None:
+    """Delete the copy if this call made it; why it is left where that could not be shown."""
+    return ownership.delete_copy(call, copy.name, copy.uid, copy.resource_version) if copy.made_here else None
 
 
 def _set_owner(call: Call, created: seen.TrainJob, copy: Copy) -> None:

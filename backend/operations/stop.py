@@ -22,10 +22,7 @@ from dispatch_kubeflow.backend.requests.resources import (
 )
 from dispatch_kubeflow.machine.values import ObjectRef
 
-from .call import Call, Got, outcome
-
-TRIES = 8
-"""How often a never-opened TrainJob that changes is read again before its delete is given up."""
+from .call import TRIES, Call, Got, outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatch_kubeflow.backend.objects import names, record, seen
+from dispatch_kubeflow.backend.objects import names, seen
 from dispatch_kubeflow.backend.requests import Failure
 from dispatch_kubeflow.backend.requests.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 
-from .call import Call, Got, outcome
-
-TRIES = 8
+from . import ownership
+from .call import TRIES, Call, Got, outcome
+from .stop import never_opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _delete(call: Call, created: seen.Metadata, found: Got[seen.TrainJob] | None
             return None
         reply = call.delete(TRAIN_JOBS, created.name, uid=created.uid, resource_version=metadata.resource_version)
         if reply.failure is None:
-            return untouched(found.seen)
+            return never_opened(found.seen)
         last = reply.failure
         result = outcome(call.judge(last))
         if result == "absent":
@@ -86,17 +86,6 @@ def _delete_blindly(call: Call, created: seen.Metadata) -> bool | Failure:
     if reply.failure is None or outcome(call.judge(reply.failure)) == "absent":
         return False
     return reply.failure
-
-
-def untouched(trainjob: seen.TrainJob) -> bool:
-    """Whether a TrainJob as it was read has never been anything but gated, and is not being deleted already."""
-    gate = record.read_record(trainjob.metadata.annotations).gate
-    return (
-        trainjob.metadata.generation == 1
-        and trainjob.spec.suspend
-        and gate == record.CLOSED
-        and not trainjob.metadata.deleting
-    )
 
 
 def _see_gone(call: Call, created: seen.Metadata) -> Failure | None:
@@ -134,13 +123,8 @@ def _delete_copy(call: Call, name: str, uid: str) -> str | None:
     """The copy goes with its owner; one that has none yet is deleted here. Why it is left, where it is."""
     found = call.try_get(TRAINING_RUNTIMES, name, seen.Runtime)
     if isinstance(found, Failure):
-        rule = call.judge(found)
-        return None if outcome(rule) == "absent" else f"{rule.id}: {found.message}"
+        return ownership.why_left(call, found)
     metadata = found.seen.metadata
     if metadata.uid != uid or metadata.owner_references or metadata.deleting:
         return None
-    reply = call.delete(TRAINING_RUNTIMES, name, uid=uid, resource_version=metadata.resource_version)
-    if reply.failure is None:
-        return None
-    rule = call.judge(reply.failure)
-    return None if outcome(rule) == "absent" else f"{rule.id}: {reply.failure.message}"
+    return ownership.delete_copy(call, name, uid, metadata.resource_version)
