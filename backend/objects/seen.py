@@ -109,6 +109,7 @@ class Condition(_Kept, frozen=True, gc=False):
     reason: str | None = None
     message: str | None = None
     last_transition_time: str | None = None
+    observed_generation: int | None = None
 
 
 class RuntimeRef(_Kept, frozen=True, gc=False):
@@ -364,6 +365,28 @@ class Workload(_Kept, frozen=True, gc=False):
     metadata: Metadata = Metadata()
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
+
+
+class AdmissionCheckSpec(_Kept, frozen=True, gc=False):
+    """Which controller answers for a check."""
+
+    controller_name: str = ""
+
+
+class AdmissionCheckStatus(_Kept, frozen=True, gc=False):
+    """What that controller says of it."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class AdmissionCheck(_Kept, frozen=True, gc=False):
+    """An AdmissionCheck: whose it is, and whether it is served."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata = Metadata()
+    spec: AdmissionCheckSpec = AdmissionCheckSpec()
+    status: AdmissionCheckStatus = AdmissionCheckStatus()
 
 
 class ConfigMap(_Kept, frozen=True, gc=False):

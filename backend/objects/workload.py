@@ -1,5 +1,5 @@
-"""In kueue mode a hold is enforced on the Workload, not on the TrainJob: what a Workload shows of it, and the bodies
-that write it, are here, so that the operations and the controller mean the same by "held".
+"""In kueue mode a hold is enforced on the Workload, not on the TrainJob: what a Workload shows of it, and the body that
+writes it, are here, so that the operations and the controller mean the same by "held".
 """
 
 from __future__ import annotations
@@ -81,30 +81,6 @@ def hold_patch(workload: Workload, instance: int) -> dict[str, Any]:
     """The merge patch that makes a Workload inactive for this instance of a hold."""
     metadata = precondition(workload.metadata.uid, workload.metadata.resource_version)
     return {"metadata": {**metadata, "annotations": {names.HELD: str(instance)}}, "spec": {"active": False}}
-
-
-def release_patch(workload: Workload) -> dict[str, Any]:
-    """The merge patch that makes a Workload active again; the controller's alone."""
-    metadata = precondition(workload.metadata.uid, workload.metadata.resource_version)
-    return {"metadata": {**metadata, "annotations": {names.HELD: None}}, "spec": {"active": True}}
-
-
-def ready_apply(workload: Workload, check_name: str, *, message: str, at: str, api_version: str) -> dict[str, Any]:
-    """The forced server-side apply, to `/status`, that makes our check Ready and touches no other controller's.
-
-    Only resourceVersion protects there: a uid is ignored. `at` is the time as Kubernetes writes it.
-    """
-    entry = {"name": check_name, "state": "Ready", "message": message, "lastTransitionTime": at}
-    return {
-        "apiVersion": api_version,
-        "kind": "Workload",
-        "metadata": {
-            "name": workload.metadata.name,
-            "namespace": workload.metadata.namespace,
-            "resourceVersion": workload.metadata.resource_version,
-        },
-        "status": {"admissionChecks": [entry]},
-    }
 
 
 def shows(workloads: Sequence[Workload], check_name: str) -> Literal["none", "no-gate", "no-check", "complete"]:

@@ -144,7 +144,15 @@ def workload(
             "uid": "workload-uid",
             "resourceVersion": "8",
             "annotations": {key: value for key, value in annotations.items() if value is not None},
-            "ownerReferences": [{"kind": "TrainJob", "uid": owner, "controller": controller}],
+            "ownerReferences": [
+                {
+                    "apiVersion": names.TRAINER_VERSION,
+                    "kind": "TrainJob",
+                    "name": "resnet-1",
+                    "uid": owner,
+                    "controller": controller,
+                }
+            ],
         },
         "spec": {"active": active},
         "status": {

@@ -109,25 +109,6 @@ def test_holding_makes_it_inactive_under_the_instance():
     }
 
 
-def test_releasing_takes_the_annotation_away():
-    assert workload.release_patch(made.workload(held="4")) == {
-        "metadata": {"uid": "workload-uid", "resourceVersion": "8", "annotations": {names.HELD: None}},
-        "spec": {"active": True},
-    }
-
-
-def test_the_checks_apply_names_our_entry_alone_and_the_version_read():
-    body = workload.ready_apply(
-        made.workload(), CHECK, message="opened", at="2026-11-29T21:44:47Z", api_version="kueue.x-k8s.io/v1beta2"
-    )
-    assert body["metadata"] == {"name": "trainjob-resnet-1-abcde", "namespace": "team-a", "resourceVersion": "8"}
-    assert body["status"] == {
-        "admissionChecks": [
-            {"name": CHECK, "state": "Ready", "message": "opened", "lastTransitionTime": "2026-11-29T21:44:47Z"}
-        ]
-    }
-
-
 @pytest.mark.parametrize(
     ("given_ones", "shown"),
     [
