@@ -28,7 +28,7 @@ _CHECK_FACTS: Mapping[str, CheckFact] = {"pending": "pending", "ready": "ready"}
 class Rest:
     """Whether anything of a job can still run: the input `rest` of table `admission`, and what it is."""
 
-    fact: RestFact
+    fact: RestFact | Literal["unread"]
     left: tuple[str, ...] = ()
 
 
@@ -72,7 +72,7 @@ def is_over(workload: Workload) -> bool:
 def check_fact(workload: Workload, ours: Collection[str]) -> CheckFact:
     """The state of our check on a Workload; of several, that which keeps it longest from running."""
     states = {_CHECK_FACTS.get(workloads.check(workload, name), "refused") for name in checks_of(workload, ours)}
-    return next((fact for fact in ("refused", "pending", "ready") if fact in states), "absent")  # type: ignore[return-value] # of that set
+    return next((fact for fact in ("refused", "pending", "ready") if fact in states), "absent")
 
 
 def admission_fact(workload: Workload) -> AdmissionFact:

@@ -15,12 +15,20 @@ SUSPENDED = condition("Suspended")
 
 
 def trainjob(
-    gate="lifted", hold="none", *, mode="kueue", name="resnet-1", uid="trainjob-uid", suspend=True, conditions=(), **more
+    gate="lifted",
+    hold="none",
+    *,
+    mode="kueue",
+    name="resnet-1",
+    uid="trainjob-uid",
+    suspend=True,
+    conditions=(),
+    **meta,
 ):
     annotations = {names.GATE: gate, names.HOLD: hold, names.MODE: mode}
     written = {key: value for key, value in annotations.items() if value is not None}
     obj = {
-        "metadata": {"name": name, "uid": uid, **more},
+        "metadata": {"name": name, "uid": uid, **meta},
         "spec": {"suspend": suspend},
         "status": {"conditions": list(conditions)},
     }
