@@ -128,8 +128,8 @@ class Trusting:
     def decode(self, obj: Object) -> list[str]:
         return self._schema.decode(obj) if Requests.served else []
 
-    def default(self, obj: Object) -> None:
-        self._schema.default(obj)
+    def default(self, obj: Object, old: Object | None = None) -> None:
+        self._schema.default(obj, old)
 
     def validate(self, new: Object, old: Object | None, *, blocked: bool = False) -> list[Any]:
         return self._schema.validate(new, old, blocked=blocked) if Requests.served else []

@@ -18,7 +18,9 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a webhook is asked about: `old` is None on a create, `new` on a delete; both may be changed freely."""
+    """What a webhook is asked about: `old` is None on a create, `new` on a delete. A mutating one may change `new`,
+    which is its own; all else is the store's.
+    """
 
     resource: Resource
     operation: Operation
@@ -140,7 +142,7 @@ class Admission:
                     review.namespace,
                     review.name,
                     review.subresource,
-                    copied(review.old),
+                    review.old,
                     copied(current),
                     review.dry_run,
                     review.user,
@@ -154,20 +156,7 @@ class Admission:
         """Ask every validating webhook. Raises `ApiError` where one denies or cannot be reached."""
         for hook in self._validating:
             if hook.concerns(review):
-                _answer(
-                    hook,
-                    Review(
-                        review.resource,
-                        review.operation,
-                        review.namespace,
-                        review.name,
-                        review.subresource,
-                        copied(review.old),
-                        copied(review.new),
-                        review.dry_run,
-                        review.user,
-                    ),
-                )
+                _answer(hook, review)
 
 
 def _answer(hook: Webhook, review: Review) -> dict[str, Any] | None:

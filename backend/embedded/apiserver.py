@@ -65,7 +65,7 @@ class Apiserver:
         path, _, query = request.target.partition("?")
         received = Received(f"r{next(self._numbers)}", request.method, path, query, "")
         self.requests.append(received)
-        how = Write(request=received.id)
+        how = Write(request=received.id, peeks=True)
         try:
             answer = self._answered(request, received, how)
         except ApiError as error:
@@ -109,15 +109,9 @@ class Apiserver:
         return answer
 
     def _kind(self, target: Route) -> Kind | Answer:
-        found = next(
-            (
-                kind
-                for kind in self.store.kinds()
-                if kind.key == (target.group, target.resource) and kind.resource.version == target.version
-            ),
-            None,
-        )
-        if found is not None and (not found.custom or _fits(found, target)):
+        found = self.store.served(target.group, target.resource)
+        fits = found is not None and (not found.custom or _fits(found, target))
+        if fits and found is not None and found.resource.version == target.version:
             return found
         return self._nowhere(target.path.strip("/").split("/"))
 

@@ -24,8 +24,8 @@ class Schema(Protocol):
         """Drop unknown fields in place; the paths of what was dropped."""
         ...
 
-    def default(self, obj: Object) -> None:
-        """Fill in defaults, in place."""
+    def default(self, obj: Object, old: Object | None = None) -> None:
+        """Fill in defaults, in place; what is as in `old` has them."""
         ...
 
     def validate(self, new: Object, old: Object | None, *, blocked: bool) -> list[FieldError]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.errors import (
@@ -192,7 +193,8 @@ def label_value(value: str) -> list[str]:
     return faults if _VALUE_RE.match(value) else [*faults, _VALUE_TEXT]
 
 
-def qualified_name(name: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def qualified_name(name: str) -> Sequence[str]:
     """What is wrong with the key of a label, an annotation or a finalizer."""
     prefix, slash, local = name.rpartition("/")
     faults: list[str] = []

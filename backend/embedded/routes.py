@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -24,6 +25,7 @@ class Route:
     subresource: str = ""
 
 
+@lru_cache(maxsize=1024)
 def route(method: str, target: str) -> Route:
     """Read a method and a request target."""
     parts = urlsplit(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request
@@ -49,6 +50,7 @@ _EXTRA_FIELDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
 }
 
 
+@lru_cache(maxsize=1024)
 def label_selector(text: str | None) -> Match | None:
     """The test a label selector stands for, or None when it selects everything; 400 when it cannot be read."""
     if not text or not text.strip():
@@ -57,6 +59,7 @@ def label_selector(text: str | None) -> Match | None:
     return lambda obj: _holds(tests, obj["metadata"].get("labels") or {})
 
 
+@lru_cache(maxsize=1024)
 def field_selector(text: str | None, group: str, plural: str) -> Match | None:
     """The test a field selector stands for; 400 for a field this kind cannot be selected by."""
     if not text or not text.strip():

@@ -73,15 +73,21 @@ class Write:
     """Who writes and how: what a request carries beside its object.
 
     `warnings` collects what the server would say in `Warning` headers; `committed` is the version of its last commit.
+    `peeks` says that what is given back is only read, so that it need not be a copy.
     """
 
     manager: str = "embedded"
     dry_run: bool = False
     request: str | None = None
     user: str = "system:admin"
+    peeks: bool = False
     field_validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
     warnings: list[str] = field(default_factory=list)
     committed: int | None = None
+
+    def given(self, obj: Object) -> Object:
+        """An object of the store as this writer gets it."""
+        return obj if self.peeks else copied(obj)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,7 @@ class Store:
         self._history = History(history_limit)
         self._version = 1
         self._kinds: dict[Key, Kind] = {kind.key: kind for kind in built_in()}
+        self._served: tuple[Kind, ...] | None = None
         self._objects: dict[Key, dict[tuple[str, str], Stored]] = {}
         self._subscriptions: list[Subscription] = []
         self._chance = random.Random(seed)
@@ -130,10 +137,12 @@ class Store:
     def install(self, kind: Kind) -> None:
         """Serve a kind, or serve it in another way than before."""
         self._kinds[kind.key] = kind
+        self._served = None
 
     def uninstall(self, resource: Resource) -> None:
         """Serve a kind no more."""
         self._kinds.pop((resource.group, resource.plural), None)
+        self._served = None
 
     def begin_as(self, other: Store) -> None:
         """Serve what another store serves and hold what it holds, from here on by itself; for a store that is new.
@@ -142,13 +151,21 @@ class Store:
         """
         with other.lock:
             self._kinds = dict(other._kinds)
+            self._served = None
             self._objects = {key: dict(objects) for key, objects in other._objects.items()}
             self._version = other._version
             self._history.compact(other._version)
 
     def kinds(self) -> tuple[Kind, ...]:
         """Every kind that clients are served."""
-        return tuple(kind for kind in self._kinds.values() if kind.verbs)
+        if self._served is None:
+            self._served = tuple(kind for kind in self._kinds.values() if kind.verbs)
+        return self._served
+
+    def served(self, group: str, plural: str) -> Kind | None:
+        """The kind that clients are served under this name, whatever the version."""
+        found = self._kinds.get((group, plural))
+        return found if found is not None and found.verbs else None
 
     # -- reading
 
@@ -365,15 +382,15 @@ class Store:
             plan = deletion.plan(kind, state.obj, asked, self.clock.now())
             self._review(kind, "DELETE", state.place, None, state.obj, None, how)
             if plan.pending:
-                return Deleted(copied(state.obj), gone=False)
+                return Deleted(how.given(state.obj), gone=False)
             if plan.marked is not None:
                 marked = self._commit(kind, "MODIFIED", plan.marked, state, how, "delete")
                 if not plan.gone or how.dry_run:
-                    return Deleted(copied(marked.obj), plan.gone)
+                    return Deleted(how.given(marked.obj), plan.gone)
                 state = marked
             if how.dry_run:
-                return Deleted(copied(state.obj), gone=True)
-            return Deleted(copied(self._remove(kind, state, how).obj), gone=True)
+                return Deleted(how.given(state.obj), gone=True)
+            return Deleted(how.given(self._remove(kind, state, how).obj), gone=True)
 
     # -- one write, step by step
 
@@ -408,11 +425,11 @@ class Store:
             raise refused(kind.resource.group, kind.resource.plural, place[1])
         if asked and not how.dry_run:
             raise unreasoned("resourceVersion should not be set on objects to be created")
-        made: Object = copied(self._commit(kind, "ADDED", new, None, how, "create").obj)
+        made = self._commit(kind, "ADDED", new, None, how, "create").obj
         if asked:
             # Only a dry run comes here with one, and gives it back.
             made["metadata"]["resourceVersion"] = asked
-        return made
+        return how.given(made)
 
     def _update(
         self,
@@ -450,7 +467,7 @@ class Store:
             if new["metadata"].get("name") != place[1]:
                 said = new["metadata"].get("name")
                 raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({place[1]})")
-        self._decode(kind, new, how, patched=not replaces)
+        self._decode(kind, new, how, old, patched=not replaces)
         new = self._review(kind, "UPDATE", place, subresource, old, new, how, mutate=True) or new
         self._current_version(kind, new, state, place[1], judge)
         new = kind.prepare_update(new, old, subresource)
@@ -470,9 +487,9 @@ class Store:
         if last and before.get("deletionGracePeriodSeconds") == 0:
             if not how.dry_run:
                 self._remove(kind, state, how)
-            return copied(new)  # type: ignore[no-any-return]  # a dict's copy
+            return how.given(new)
         verb = "update" if replaces else "patch"
-        return copied(self._commit(kind, "MODIFIED", new, state, how, verb, subresource).obj)  # type: ignore[no-any-return]
+        return how.given(self._commit(kind, "MODIFIED", new, state, how, verb, subresource).obj)
 
     def _absent(self, kind: Kind, place: tuple[str, str], change: Change | None, how: Write) -> ApiError:
         """What an update of an absent object is answered; a body that cannot be read is refused before that."""
@@ -513,14 +530,14 @@ class Store:
             kind, place, lambda old: applied.to(old, wanted, kind.schema), subresource, how, applied=True
         )
 
-    def _decode(self, kind: Kind, obj: Object, how: Write, *, patched: bool = False) -> None:
+    def _decode(self, kind: Kind, obj: Object, how: Write, old: Object | None = None, *, patched: bool = False) -> None:
         try:
             dropped = [*envelope(kind, obj), *(kind.schema.decode(obj) if kind.schema is not None else ())]
             unknown = [f'unknown field "{path}"' for path in sorted(dropped)]
             if unknown and how.field_validation == "Strict":
                 raise unknown_fields(kind, obj, unknown, patched=patched)
             if kind.schema is not None:
-                kind.schema.default(obj)
+                kind.schema.default(obj, old)
             _defaulted(kind, obj)
         except Undecodable as error:
             raise error.of_patch(obj) if patched else error from None

@@ -8,7 +8,6 @@ that a retried Start can tell its own first try from anything else.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -87,7 +86,7 @@ def build(source: Source, identity: Identity, job: JobSpec, *, namespace: str, n
 
 def hardened(source: Mapping[str, Any], identity: Identity, job: JobSpec) -> dict[str, Any]:
     """A runtime's spec with what makes it safe, our labels at every level, and the job's own environment."""
-    spec: dict[str, Any] = copy.deepcopy(plain(source))
+    spec: dict[str, Any] = plain(source)
     template = spec.setdefault("template", {})
     _label(template, identity)
     for replicated in template.get("spec", {}).get("replicatedJobs", []):

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
@@ -98,13 +99,7 @@ class Request:
                 _check(_NAME, "group", self.resource.group)
             _check(_VERSION, "version", self.resource.version)
             return _group_version(self.resource)
-        if self.namespace is not None:
-            _check(_NAME, "namespace", self.namespace)
-        if self.name is not None:
-            _check(_NAME, "name", self.name)
-        if self.subresource is not None:
-            _check(_SUBRESOURCE, "subresource", self.subresource)
-        path = quote(self.resource.path(self.namespace, self.name, self.subresource), safe="/")
+        path = _path(self.resource, self.namespace, self.name, self.subresource)
         if not self.query:
             return path
         return path + "?" + urlencode({key: _text(value) for key, value in self.query.items()})
@@ -123,6 +118,17 @@ class Request:
 
 def _group_version(resource: Resource) -> str:
     return f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+
+
+@lru_cache(maxsize=1024)
+def _path(resource: Resource, namespace: str | None, name: str | None, subresource: str | None) -> str:
+    if namespace is not None:
+        _check(_NAME, "namespace", namespace)
+    if name is not None:
+        _check(_NAME, "name", name)
+    if subresource is not None:
+        _check(_SUBRESOURCE, "subresource", subresource)
+    return quote(resource.path(namespace, name, subresource), safe="/")
 
 
 def _check(rule: re.Pattern[str], what: str, value: str) -> None:

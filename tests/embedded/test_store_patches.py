@@ -161,7 +161,7 @@ def shaped(store: Store) -> Store:
         def decode(self, obj: Any) -> list[str]:
             return []
 
-        def default(self, obj: Any) -> None:
+        def default(self, obj: Any, old: Any = None) -> None:
             return None
 
         def validate(self, new: Any, old: Any, *, blocked: bool) -> list[Any]:

@@ -90,7 +90,7 @@ class Controller:
         self.world = world
         self.lag = 0.0
         self._down = False
-        self._dirty: dict[Hashable, None] = {}
+        self.dirty: dict[Hashable, None] = {}
         self._later: dict[Hashable, Timer] = {}
         self._failures: dict[Hashable, int] = {}
 
@@ -103,7 +103,7 @@ class Controller:
     def down(self, down: bool) -> None:
         was, self._down = self._down, down
         if down:
-            self._dirty.clear()
+            self.dirty.clear()
             self._failures.clear()
             for timer in self._later.values():
                 timer.cancel()
@@ -133,9 +133,9 @@ class Controller:
         """Reconcile `key` as soon as possible, or `after` seconds from now; an earlier appointment stands."""
         delay = after + self.lag
         if delay <= 0.0:
-            self._dirty[key] = None
+            self.dirty[key] = None
             return
-        if key in self._dirty:
+        if key in self.dirty:
             return
         earlier = self._later.get(key)
         if earlier is not None:
@@ -147,18 +147,18 @@ class Controller:
     def _due(self, key: Hashable) -> None:
         self._later.pop(key, None)
         if not self._down:
-            self._dirty[key] = None
+            self.dirty[key] = None
 
     def busy(self) -> bool:
         """Whether any key is dirty."""
-        return bool(self._dirty)
+        return bool(self.dirty)
 
     def step(self) -> bool:
         """Reconcile the key that has been dirty longest; False when there is none."""
-        if not self._dirty:
+        if not self.dirty:
             return False
-        key = next(iter(self._dirty))
-        del self._dirty[key]
+        key = next(iter(self.dirty))
+        del self.dirty[key]
         try:
             self.reconcile(key)
         except ApiError as error:

@@ -29,12 +29,12 @@ class StoreApi:
             raise
 
     def create(self, resource: Resource, obj: Object, manager: str) -> Object:
-        """Create."""
-        return self._store.create(resource, obj, manager=manager)
+        """Create; what is given back is only to be read, as everything a controller is given."""
+        return self._store.create(resource, obj, write=Write(manager, peeks=True))
 
     def update(self, resource: Resource, obj: Object, manager: str, subresource: str | None = None) -> Object:
-        """Replace the object, or its status, if `metadata.resourceVersion` still holds."""
-        return self._store.update(resource, obj, subresource, manager=manager)
+        """Replace the object, or its status, if `metadata.resourceVersion` still holds; to be read only."""
+        return self._store.update(resource, obj, subresource, write=Write(manager, peeks=True))
 
     def delete(
         self,
@@ -55,7 +55,7 @@ class StoreApi:
                 uid=metadata["uid"],
                 propagation=propagation,
                 grace_seconds=grace,
-                write=Write(manager=manager),
+                write=Write(manager, peeks=True),
             )
         except ApiError as error:
             if error.status not in (404, 409):

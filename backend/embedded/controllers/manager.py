@@ -80,7 +80,10 @@ class Manager:
         with self._pumping:
             for _ in range(RUNAWAY):
                 worked = self._drain()
-                if not any(controller.step() for controller in self.controllers) and not worked:
+                first = next((controller for controller in self.controllers if controller.dirty), None)
+                if first is not None:
+                    first.step()
+                elif not worked:
                     return
         raise Restless(f"still busy: {[controller.name for controller in self.controllers if controller.busy()]}")
 

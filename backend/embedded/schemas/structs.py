@@ -40,7 +40,7 @@ class SpecStruct:
                 raise Undecodable(self._kind, text)
         return sorted(unknown)
 
-    def default(self, obj: Object) -> None:
+    def default(self, obj: Object, old: Object | None = None) -> None:
         """Nothing: a built-in kind's defaults are code."""
 
     def validate(self, new: Object, old: Object | None, *, blocked: bool) -> list[FieldError]:  # noqa: ARG002

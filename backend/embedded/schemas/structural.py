@@ -54,9 +54,9 @@ class StructuralSchema:
             unknown.append(f"metadata.{key}")
         return sorted(unknown)
 
-    def default(self, obj: Object) -> None:
-        """Fill in the defaults of what is absent, in place."""
-        self._root.default(obj)
+    def default(self, obj: Object, old: Object | None = None) -> None:
+        """Fill in the defaults of what is absent, in place; what is as in `old`, which was filled in, needs none."""
+        self._root.default(obj, old)
 
     def validate(self, new: Object, old: Object | None, *, blocked: bool = False) -> list[FieldError]:
         """Every fault of an object, or of what changed in it; rules are left out where a fault makes them moot."""
@@ -169,16 +169,19 @@ class Node:
         elif type(item) in (dict, list):
             child.prune(item, path, unknown)
 
-    def default(self, value: Any) -> None:
-        """Fill in what is absent from a value and has a default."""
+    def default(self, value: Any, old: Any = None) -> None:
+        """Fill in what is absent from a value and has a default; `old` was filled in before."""
         if isinstance(value, dict):
             for name, default in self.defaults.items():
                 if name not in value or (value[name] is None and not self._names[name].get("nullable")):
                     value[name] = copied(default)
+            before = old if isinstance(old, dict) else {}
             for key, item in value.items():
-                child = self.child(key) if type(item) in (dict, list) else None
+                if type(item) not in (dict, list) or item == before.get(key):
+                    continue
+                child = self.child(key)
                 if child is not None:
-                    child.default(item)
+                    child.default(item, before.get(key))
         elif isinstance(value, list) and self.items is not None:
             for item in value:
                 self.items.default(item)
