@@ -7,6 +7,7 @@ in one process. On the system's clock it runs by itself; on a `VirtualClock` not
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,6 +61,14 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 CPU, MEMORY, MAX_PODS = "64", "256Gi", "110"
 
 
+@functools.cache
+def _installed(releases: tuple[str, ...]) -> Store:
+    """A store that serves these releases' kinds: their definitions are megabytes, and the same for every cluster."""
+    store = Store(SystemClock())
+    Definitions(store).install(*releases)
+    return store
+
+
 class Cluster:
     """A cluster to be used as a context manager.
 
@@ -87,8 +96,7 @@ class Cluster:
         self.clock: Clock = clock or SystemClock()
         self.admission = Admission()
         self.store = Store(self.clock, admission=self.admission, seed=seed)
-        if like is not None:
-            self.store.begin_as(like.store)
+        self.store.begin_as(_installed(RELEASES[trainer]) if like is None else like.store)
         self._manager = Manager(self.store, self.clock, random.Random(seed))
         world = self._manager.world
         self.kubelet: Kubelet = ProcessKubelet() if kubelet == "processes" else kubelet
@@ -117,11 +125,10 @@ class Cluster:
         self.server = Server(self.apiserver) if serve else None
         self._namespace = namespaces[0] if namespaces else "default"
         self._tokens = {ADMIN.name: self.apiserver.access.user(ADMIN.name, groups=ADMIN.groups)}
-        self._definitions = Definitions(self.store, served=like is not None)
+        self._definitions = Definitions(self.store, served=True)
         self.trainer_webhooks = TrainerWebhooks(world, self.admission)
         JobSetWebhooks(self.admission)
         if like is None:
-            self._definitions.install(*RELEASES[trainer])
             self._furnish(nodes, namespaces, RELEASES[trainer][0])
 
     def _furnish(self, nodes: int | Sequence[str], namespaces: Sequence[str], release: str) -> None:

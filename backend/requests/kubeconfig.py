@@ -175,11 +175,11 @@ class _Document:
             user.refuse("client-certificate" if certificate is None else "client-key", "is missing: it takes both")
         pair = (certificate, key) if certificate is not None and key is not None else None
         name = cluster.text("tls-server-name") or None
-        bare = Trust(authorities, verify=not skip, server_name=name)
-        try:
-            bare.context()
-        except (OSError, ValueError) as error:
-            cluster.refuse("certificate-authority", f"cannot be used: {said(error)}", error)
+        if authorities is not None:
+            try:
+                Trust(authorities).context()
+            except (OSError, ValueError) as error:
+                cluster.refuse("certificate-authority", f"cannot be used: {said(error)}", error)
         trust = Trust(authorities, verify=not skip, server_name=name, certificate=pair)
         if user is not None and pair is not None:
             try:

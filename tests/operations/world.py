@@ -48,7 +48,8 @@ class World:
         self.folder = folder
         self.cluster = Cluster(kubelet=ScriptedKubelet(script or Script(stop_after=0.05)), seed=7)
         self.cluster.__enter__()
-        self.server = Server(self.cluster.apiserver).start()
+        assert self.cluster.server is not None
+        self.server: Server = self.cluster.server
         self.admin = self.cluster.apiserver.access.user("admin", groups=["system:masters"])
         self.wire = Wire(self.server.url, self.server.authority.certificate.decode())
         self.backends: list[Backend] = []
@@ -57,7 +58,6 @@ class World:
         for backend in self.backends:
             backend.close()
         self.wire.close()
-        self.server.stop()
         self.cluster.close()
         assert self.cluster.apiserver.failures == []
 
