@@ -7,6 +7,7 @@ from __future__ import annotations
 try:
     from dispatch_kubeflow.backend.embedded.clock import VirtualClock
     from dispatch_kubeflow.backend.embedded.cluster import Cluster
+    from dispatch_kubeflow.backend.embedded.controllers.kueue.configuration import KueueConfiguration
     from dispatch_kubeflow.backend.embedded.kubelet import Kubelet, ProcessKubelet, Run, Script, ScriptedKubelet
 except ModuleNotFoundError as missing:
     if (missing.name or "").startswith("dispatch_kubeflow"):
@@ -15,4 +16,13 @@ except ModuleNotFoundError as missing:
         f"the embedded cluster needs the extra `embedded`: {missing.name} is not installed", name=missing.name
     ) from missing
 
-__all__ = ["Cluster", "Kubelet", "ProcessKubelet", "Run", "Script", "ScriptedKubelet", "VirtualClock"]
+__all__ = [
+    "Cluster",
+    "Kubelet",
+    "KueueConfiguration",
+    "ProcessKubelet",
+    "Run",
+    "Script",
+    "ScriptedKubelet",
+    "VirtualClock",
+]

@@ -31,6 +31,9 @@ from dispatch_kubeflow.backend.embedded.controllers.kinds import (
     PODS,
     Resource,
 )
+from dispatch_kubeflow.backend.embedded.controllers.kueue import names as kueue_names
+from dispatch_kubeflow.backend.embedded.controllers.kueue.configuration import KueueConfiguration
+from dispatch_kubeflow.backend.embedded.controllers.kueue.kueue import Kueue
 from dispatch_kubeflow.backend.embedded.controllers.manager import Manager
 from dispatch_kubeflow.backend.embedded.controllers.nodes import NodeLifecycle, PodGC, TaintEviction
 from dispatch_kubeflow.backend.embedded.controllers.scheduler import Scheduler
@@ -57,7 +60,9 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "kube-controller-manager": (("job", "collector", "node-lifecycle", "taint-eviction", "podgc"), ()),
     "kube-scheduler": (("scheduler",), ()),
     "kubelet": (("kubelet",), ()),
+    "kueue": (("kueue-queues", "kueue-jobs", "kueue-workloads", "kueue-statuses", "kueue-scheduler"), ()),
 }  # fmt: skip
+CHECK_CONTROLLER = "dispatch-kubeflow.io/admission"
 CPU, MEMORY, MAX_PODS = "64", "256Gi", "110"
 
 
@@ -75,8 +80,9 @@ class Cluster:
     `nodes`: how many, or their names. `kubelet`: `"processes"` or a Kubelet. `clock`: the system's by default, or a
     VirtualClock. `trainer`: which release. `namespaces`: created beside `default` and `kube-system`. `seed`: makes
     names and UIDs the same in every run. `serve`: whether to listen on a loopback port; without it `url` is None.
-    `like`: a cluster of the same kubelet and start of time that nobody has used: this one begins with what that one
-    has, instead of making it anew, in about a millisecond.
+    `kueue`: how Kueue is configured, if there is to be one; without it none is installed. `like`: a cluster of the same
+    kubelet, start of time and `kueue` that nobody has used: this one begins with what that one has, instead of making
+    it anew, in about a millisecond.
     """
 
     def __init__(
@@ -89,6 +95,7 @@ class Cluster:
         namespaces: Sequence[str] = ("team-a",),
         seed: int | None = None,
         serve: bool = True,
+        kueue: KueueConfiguration | None = None,
         like: Cluster | None = None,
     ) -> None:
         if trainer not in RELEASES:
@@ -96,7 +103,8 @@ class Cluster:
         self.clock: Clock = clock or SystemClock()
         self.admission = Admission()
         self.store = Store(self.clock, admission=self.admission, seed=seed)
-        self.store.begin_as(_installed(RELEASES[trainer]) if like is None else like.store)
+        releases = RELEASES[trainer] if kueue is None else (*RELEASES[trainer], kueue_names.RELEASE)
+        self.store.begin_as(_installed(releases) if like is None else like.store)
         self._manager = Manager(self.store, self.clock, random.Random(seed))
         world = self._manager.world
         self.kubelet: Kubelet = ProcessKubelet() if kubelet == "processes" else kubelet
@@ -128,6 +136,10 @@ class Cluster:
         self._definitions = Definitions(self.store, served=True)
         self.trainer_webhooks = TrainerWebhooks(world, self.admission)
         JobSetWebhooks(self.admission)
+        self.kueue: Kueue | None = None
+        if kueue is not None:
+            self.kueue = Kueue(world, self.admission, kueue)
+            self._manager.controllers += self.kueue.controllers
         if like is None:
             self._furnish(nodes, namespaces, RELEASES[trainer][0])
 
@@ -263,7 +275,9 @@ class Cluster:
         self._manager.soon(action)
 
     def take_down(self, program: str) -> None:
-        """Stop `trainer`, `jobset`, `kube-controller-manager`, `kube-scheduler` or `kubelet`, with its webhooks."""
+        """Stop `trainer`, `jobset`, `kueue`, `kube-controller-manager`, `kube-scheduler` or `kubelet`, with its
+        webhooks.
+        """
         self._set_down(program, True)
 
     def bring_up(self, program: str) -> None:
@@ -274,6 +288,10 @@ class Cluster:
         names, webhooks = PROGRAMS[program]
         for webhook in webhooks:
             self.admission.set_down(down, name=webhook)
+        if program == "kueue":
+            if self.kueue is None:
+                raise ValueError("this cluster has no Kueue")
+            self.kueue.webhooks.set_down(down)
         for name in names:
             self._manager.soon(partial(self._put_down, name, down))
 
@@ -307,6 +325,41 @@ class Cluster:
             spec["taints"] = [dict(taint) for taint in taints]
         marks = {"kubernetes.io/hostname": name, **(labels or {})}
         return self.create(NODES, {"metadata": {"name": name, "labels": marks}, "spec": spec, "status": status})
+
+    def add_queue(
+        self,
+        name: str,
+        namespace: str,
+        *,
+        cluster_queue: str = "cq",
+        quota: Mapping[str, str] | None = None,
+        check: str | None = None,
+        preempts: bool = False,
+    ) -> None:
+        """A LocalQueue and its ClusterQueue, of one flavor `default` with `quota` (64 CPUs and 256 GiB by default).
+
+        `check`: the AdmissionCheck it asks for, which nobody has said to be active yet. `preempts`: whether a Workload
+        of a higher priority sends others away.
+        """
+        amounts = quota or {"cpu": CPU, "memory": MEMORY}
+        resources = [{"name": resource, "nominalQuota": amount} for resource, amount in amounts.items()]
+        spec: Object = {
+            "namespaceSelector": {},
+            "preemption": {"withinClusterQueue": "LowerPriority" if preempts else "Never"},
+            "resourceGroups": [
+                {"coveredResources": list(amounts), "flavors": [{"name": "default", "resources": resources}]}
+            ],
+        }
+        if self.get(kueue_names.RESOURCE_FLAVORS, "default") is None:
+            self.create(kueue_names.RESOURCE_FLAVORS, {"metadata": {"name": "default"}, "spec": {}})
+        if check is not None:
+            spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": check}]}
+            if self.get(kueue_names.ADMISSION_CHECKS, check) is None:
+                made = {"metadata": {"name": check}, "spec": {"controllerName": CHECK_CONTROLLER}}
+                self.create(kueue_names.ADMISSION_CHECKS, made)
+        self.create(kueue_names.CLUSTER_QUEUES, {"metadata": {"name": cluster_queue}, "spec": spec})
+        local = {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterQueue": cluster_queue}}
+        self.create(kueue_names.LOCAL_QUEUES, local)
 
     def lose_node(self, name: str) -> None:
         """Cut a Node off: its containers run on, nothing is heard of it."""
