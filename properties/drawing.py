@@ -12,9 +12,9 @@ from .wire import Fault
 CONTROLLERS = ("trainer", "jobset", "job", "scheduler", "kubelet", "collector")
 PROGRAMS = ("trainer", "jobset", "kube-controller-manager", "kubelet")
 KUBECTL = (
-    # A foreground deletion by hand is left out: Trainer's own webhook never lets it end, whatever is called.
-    *("delete", "orphan", "suspend", "resume", "junk", "queue", "ajar", "mode", "backend", "again"),
-    *("copy", "jobset", "snapshot", "evict", "kill", "touch"),
+    *("delete", "orphan", "foreground", "suspend", "resume", "junk", "queue", "ajar", "mode", "again"),
+    *("backend", "nobody", "unlabel", "disown", "unsuspend"),
+    *("copy", "recopy", "jobset", "jobset-foreground", "snapshot", "evict", "kill", "touch"),
 )
 LACKS = (
     [["delete", "trainjobs"]],

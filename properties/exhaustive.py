@@ -89,11 +89,14 @@ LYING = frozenset({404})
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A state of the cluster, and one call on it."""
+    """A state of the cluster, and one call on it. `new`: after so many requests it goes on as another scene does, and
+    before them it differs from that one in what the gravest faults tell.
+    """
 
     name: str
     set_up: Callable[[World], Any]
     call: Callable[[World, Any], Outcome]
+    new: int | None = None
 
 
 def started(world: World, attempt: int = 1) -> ObjectRef:
@@ -219,6 +222,25 @@ def after_an_end(world: World) -> ObjectRef:
     return started(world, 2)
 
 
+def relabelled(world: World) -> None:
+    """A running TrainJob whose backend label a user has taken off."""
+    world.relabel(TRAIN_JOBS, opened(world).name, backend=None)
+
+
+def unlabelled(world: World) -> None:
+    """A JobSet whose TrainJob is gone and whose labels a user has taken off; its Job and pods have theirs."""
+    world.relabel(JOB_SETS, orphaned(world).name, backend=None, job=None)
+
+
+def foreground(world: World) -> ObjectRef:
+    """A TrainJob that a user deletes in the foreground: its copy went first, and so the deletion can never end."""
+    ref = opened(world)
+    world.cluster.delete(TRAIN_JOBS, ref.name, NAMESPACE, propagation="Foreground")
+    world.advance(30.0)
+    assert world.get(TRAIN_JOBS, ref.name) is not None
+    return ref
+
+
 def old_pods(world: World) -> ObjectRef:
     """Held, and its JobSet made anew, while a pod of the old one does not end."""
     ref = opened(world)
@@ -295,6 +317,10 @@ SCENES: tuple[Scene, ...] = (
     Scene("stop an orphan", orphaned, _call("stop")),
     Scene("stop_job", opened, _job("stop_job")),
     Scene("stop_job of an orphan", orphaned, _job("stop_job")),
+    Scene("stop_job of a relabelled TrainJob", relabelled, _job("stop_job")),
+    Scene("stop_job of an unlabelled orphan", unlabelled, _job("stop_job"), new=7),
+    Scene("stop a foreground deletion", foreground, _call("stop")),
+    Scene("stop_job of a foreground deletion", foreground, _job("stop_job"), new=6),
     Scene("find", opened, _job("find")),
     Scene("find an orphan", orphaned, _job("find")),
     Scene("output", opened, _output),
@@ -323,8 +349,8 @@ def requests(scene: Scene) -> int:
 
 def singles(scene: Scene) -> Iterator[dict[int, Fault]]:
     """Every single fault at every request; where a call looks again and again, later rounds have the gravest alone."""
-    for place in range(requests(scene)):
-        for fault in SINGLE if place < ROUNDS else PAIRED:
+    for place in range(requests(scene) if scene.new is None else scene.new):
+        for fault in SINGLE if place < ROUNDS and scene.new is None else PAIRED:
             yield {place: fault}
 
 
@@ -360,6 +386,7 @@ def check(scene: Scene, faults: dict[int, Fault], matrix: truth.Matrix) -> Outco
 def recover(world: World) -> None:
     """No state is a dead end: another process finds what there is, waits for what may come, and stops it all."""
     let_go(world)
+    world.put_right()
     world.backend("b")
     world.advance(CALL_BOUND)
     found = world.call("b", "find", "job")

@@ -57,7 +57,6 @@ class Story:
         self.lagging = False
         self.forced = False
         self.closed: set[str] = set()
-        self.relabelled: set[str] = set()
         self.steps: list[Step] = []
         self.started: dict[Key, list[Outcome]] = {}
         self.matrix = truth.Matrix()
@@ -340,10 +339,15 @@ class Story:
         world = self.world
         world.backend("z")
         for job in JOBS_NAMED:
-            if job not in {each[0] for each in self.started} or job in self.relabelled:
+            if job not in {each[0] for each in self.started}:
                 continue
             stopped = world.call("z", "stop_job", job, timeout=1200.0)
             truth.judge(world, stopped)
+            if stopped.row == "stop.left-kept" and world.relabelled:
+                world.tell("labels are put right")
+                world.put_right()
+                stopped = world.call("z", "stop_job", job, timeout=1200.0)
+                truth.judge(world, stopped)
             if stopped.error is not None:
                 raise Broken(f"a dead end: {stopped}")
             left = world.call("z", "find", job)
@@ -414,7 +418,8 @@ class Story:
         match deed:
             case "delete" | "foreground" | "orphan" if found is not None:
                 how: Any = {"delete": "Background", "foreground": "Foreground", "orphan": "Orphan"}[deed]
-                self.meddled |= {job} if deed == "orphan" else set()
+                # Trainer does not look at a deletion: in the foreground it makes pods anew beside those that stop.
+                self.meddled |= {job} if deed != "delete" else set()
                 cluster.delete(TRAIN_JOBS, name, NAMESPACE, propagation=how)
             case "suspend" | "resume" if found is not None:
                 self._edit(key, {"spec": {"suspend": deed == "suspend"}})
@@ -424,9 +429,11 @@ class Story:
                 self._edit(key, {"metadata": {"annotations": {PREFIX + "gate": "ajar"}}})
             case "mode" if found is not None:
                 self._edit(key, {"metadata": {"annotations": {PREFIX + "mode": "kueue"}}})
-            case "backend" if found is not None:
-                self.relabelled.add(job)
-                self._edit(key, {"metadata": {"labels": {PREFIX + "backend": "another"}}})
+            case "backend" | "nobody" if found is not None:
+                self.edited.add(key)
+                self._relabel(job, TRAIN_JOBS, name, "another" if deed == "backend" else None)
+            case "unlabel" if cluster.get(JOB_SETS, name, NAMESPACE) is not None:
+                self._relabel(job, JOB_SETS, name, None)
             case "again" if found is not None:
                 self._again(key, found)
             case "queue" if found is not None:
@@ -438,9 +445,15 @@ class Story:
                 self.meddled.add(job)
                 change = {"metadata": {"labels": {PREFIX + "attempt": "999"}}}
                 self._tried(lambda: cluster.patch(TRAINING_RUNTIMES, name, change, NAMESPACE))
-            case "jobset" if cluster.get(JOB_SETS, name, NAMESPACE) is not None:
+            case "disown" if cluster.get(TRAINING_RUNTIMES, name, NAMESPACE) is not None:
+                cluster.patch(TRAINING_RUNTIMES, name, {"metadata": {"ownerReferences": None}}, NAMESPACE)
+            case "jobset" | "jobset-foreground" if cluster.get(JOB_SETS, name, NAMESPACE) is not None:
                 self.meddled.add(job)
-                cluster.delete(JOB_SETS, name, NAMESPACE, propagation="Background")
+                policy: Any = "Background" if deed == "jobset" else "Foreground"
+                cluster.delete(JOB_SETS, name, NAMESPACE, propagation=policy)
+            case "unsuspend" if cluster.get(JOB_SETS, name, NAMESPACE) is not None:
+                self.meddled.add(job)
+                self._tried(lambda: cluster.patch(JOB_SETS, name, {"spec": {"suspend": False}}, NAMESPACE))
             case "snapshot" if cluster.get(CONFIG_MAPS, f"{name}-runtime-snapshot", NAMESPACE) is not None:
                 cluster.delete(CONFIG_MAPS, f"{name}-runtime-snapshot", NAMESPACE)
             case "evict":
@@ -454,6 +467,10 @@ class Story:
                 cluster.patch(TRAIN_JOBS, name, {"metadata": {"annotations": {"note": self._stamp()}}}, NAMESPACE)
             case _:
                 return
+
+    def _relabel(self, job: str, resource: Any, name: str, backend: str | None) -> None:
+        self.meddled.add(job)
+        self._tried(lambda: self.world.relabel(resource, name, backend=backend))
 
     def _again(self, key: Key, found: dict[str, Any]) -> None:
         """Somebody deletes a TrainJob and makes it anew by the same name."""

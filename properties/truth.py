@@ -19,10 +19,11 @@ from dispatch_kubeflow.backend.requests.resources import (
     TRAINING_RUNTIMES,
 )
 from dispatch_kubeflow.machine.rules import rulebook
+from dispatch_kubeflow.machine.values import ObjectRef
 
 from .expect import Disagreement, expected, hold_of
 from .wire import Exchange
-from .world import NAMESPACE, Outcome, World, annotation, label
+from .world import KINDS, NAMESPACE, Outcome, World, annotation, label
 
 MAIN = {
     "start": ("POST", "trainjobs"),
@@ -95,6 +96,7 @@ def judge(world: World, outcome: Outcome, *, exact: bool = True) -> None:
             raise Disagreement(f"{outcome.operation}: {wanted} was expected, and it was {outcome}")
     _request_row(outcome)
     _preconditions(world, outcome)
+    _made_anew(world, outcome)
     if outcome.error is not None:
         _sentinel(world, outcome)
         _concludes(world, outcome)
@@ -224,6 +226,39 @@ def _concludes(world: World, outcome: Outcome) -> None:
         case "partly-stopped":
             if not error.details.get("left"):
                 raise Lie(f"{error.row}: it does not say what is left")
+            if error.row == "stop.left-kept":
+                _is_kept(world, outcome)
+
+
+def _is_kept(world: World, outcome: Outcome) -> None:
+    """What would make things anew was there during the call, and no list of the job by its labels could show it."""
+    assert outcome.error is not None
+    job, backend = outcome.arguments[0], world.backends[outcome.actor].name
+    for text in outcome.error.details["instead"].split(", "):
+        ref = ObjectRef.parse(text)
+        states = _states(world, KINDS[ref.kind], ref.name, outcome.version_before)
+        if not any(
+            each["metadata"]["uid"] == ref.uid and (label(each, "backend"), label(each, "job")) != (backend, job)
+            for each in states
+        ):
+            raise Lie(f"{outcome.row}: {text} was not there, or carried the labels of {job}")
+
+
+def _made_anew(world: World, outcome: Outcome) -> None:
+    """Nothing is deleted whose TrainJob stood there when the call began and stood there still: it would come anew."""
+    for each in outcome.exchanges:
+        if each.method != "DELETE" or not each.committed or each.plural not in ("jobsets", "jobs"):
+            continue
+        name = each.name if each.plural == "jobsets" else each.name.removesuffix("-node-0")
+        events = [
+            event
+            for event in world.cluster.store.events(TRAIN_JOBS, 0)
+            if event.state.obj["metadata"]["name"] == name and event.version < each.committed
+        ]
+        if events and events[-1].type != "DELETED" and events[-1].state.obj["metadata"]["uid"] in {
+            event.state.obj["metadata"]["uid"] for event in events if event.version <= outcome.version_before
+        }:
+            raise Lie(f"{outcome.operation} deleted {each.plural} {each.name}, which TrainJob {name} makes anew")
 
 
 def settled(world: World, outcome: Outcome) -> None:
@@ -373,6 +408,8 @@ def _found(world: World, outcome: Outcome) -> None:
     for state in world.cluster.store.states(JOB_SETS, NAMESPACE):
         meta = state.obj["metadata"]
         ours = meta["name"].rpartition("-")[0] == job and meta["name"] not in names and "deletionTimestamp" not in meta
+        if meta["uid"] in world.relabelled:
+            continue
         if ours and backend == "gpu" and meta["uid"] not in shown and not meta.get("ownerReferences"):
             raise Lie(f"find of {job} misses the orphan {meta['name']}")
     every = {
@@ -400,8 +437,6 @@ def _has_ceased(world: World, outcome: Outcome) -> None:
 
 def _is_deleted(world: World, outcome: Outcome) -> None:
     ref = outcome.arguments[0]
-    from .world import KINDS
-
     now = world.get(KINDS[ref.kind], ref.name)
     if now is not None and now["metadata"]["uid"] == ref.uid and "deletionTimestamp" not in now["metadata"]:
         raise Lie(f"stop of {ref} succeeded, and it stands")
@@ -418,7 +453,7 @@ def _nothing_left(world: World, outcome: Outcome) -> None:
         raise Lie(f"stop_job of {job} succeeded, and a create of its own Backend is on its way")
     for state in world.cluster.store.states(JOB_SETS, NAMESPACE):
         meta = state.obj["metadata"]
-        old = int(meta["resourceVersion"]) <= outcome.version_before
+        old = int(meta["resourceVersion"]) <= outcome.version_before and meta["uid"] not in world.relabelled
         if meta["name"].rpartition("-")[0] == job and old and outcome.value is None:
             raise Lie(f"stop_job of {job} succeeded, and JobSet {meta['name']} stands")
     backend = world.backends[outcome.actor].name

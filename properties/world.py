@@ -209,6 +209,7 @@ class World:
         self.outcomes: list[Outcome] = []
         self.story: list[str] = []
         self.pace = "settle"
+        self.relabelled: dict[str, tuple[Resource, str, dict[str, str]]] = {}
         self.wire.before = self._between
         self._calls = 0
         self._processes = 0
@@ -355,6 +356,24 @@ class World:
     def ref(self, obj: Object, of: str = "gpu") -> ObjectRef:
         meta = obj["metadata"]
         return ObjectRef(of, NAMESPACE, obj["kind"], meta["name"], meta["uid"])
+
+    def relabel(self, resource: Resource, name: str, **labels: str | None) -> None:
+        """A user edits labels of ours by hand; what they were is remembered for `put_right`."""
+        obj = self.get(resource, name)
+        assert obj is not None
+        was = {key: value for key, value in (obj["metadata"].get("labels") or {}).items() if key.startswith(PREFIX)}
+        self.cluster.patch(
+            resource, name, {"metadata": {"labels": {PREFIX + key: value for key, value in labels.items()}}}, NAMESPACE
+        )
+        self.relabelled.setdefault(obj["metadata"]["uid"], (resource, name, was))
+
+    def put_right(self) -> None:
+        """The user takes the edits of labels back."""
+        for uid, (resource, name, labels) in self.relabelled.items():
+            obj = self.get(resource, name)
+            if obj is not None and obj["metadata"]["uid"] == uid:
+                self.cluster.patch(resource, name, {"metadata": {"labels": labels}}, NAMESPACE)
+        self.relabelled.clear()
 
     def advance(self, seconds: float) -> None:
         """Let time pass for everybody."""

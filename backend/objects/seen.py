@@ -74,6 +74,7 @@ class Metadata(_Kept, frozen=True, gc=False):
     labels: Labels = Labels()
     annotations: Annotations = Annotations()
     owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
 
     @property
     def deleting(self) -> bool:

@@ -23,6 +23,7 @@ from dispatch_kubeflow.backend.requests.resources import (
 from dispatch_kubeflow.machine.values import ObjectRef
 
 from .call import TRIES, Call, Got, outcome
+from .owners import living_owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +136,9 @@ def _stop_other(call: Call, ref: ObjectRef) -> None:
         _settle_gone(call, metadata is not None)
         return
     _check_ours(call, ref, metadata)
-    instead = _living_owner(call, ref, metadata)
-    if instead is not None:
-        target = f"{ref.kind} {ref.namespace}/{ref.name}"
+    owner = living_owner(call.look, ref.kind, ref.name, metadata)
+    if owner is not None:
+        target, instead = f"{ref.kind} {ref.namespace}/{ref.name}", _ref(call, owner.resource, owner.metadata)
         call.settle("stop", finding="owner-lives", details={"target": target, "instead": instead})
     version = metadata.resource_version
     failure = call.delete(kind.resource, ref.name, uid=ref.uid, resource_version=version).failure
@@ -147,35 +148,6 @@ def _stop_other(call: Call, ref: ObjectRef) -> None:
     if ref.kind in {"JobSet", "TrainingRuntime"}:
         _delete_snapshot(call, ref.name)
     call.settle("stop", finding="deleted")
-
-
-def _living_owner(call: Call, ref: ObjectRef, metadata: seen.Metadata) -> str | None:
-    """What to stop instead; None where nothing is left that would make it anew."""
-    if ref.kind == "Pod":
-        job = metadata.owner("Job")
-        found = None if job is None else call.look(JOBS, job.name, seen.Job)
-        if job is None or found is None or found.seen.metadata.uid != job.uid:
-            return None
-        above = _above(call, found.seen.metadata)
-        return above or _ref(call, JOBS, found.seen.metadata)
-    return _above(call, metadata, itself=ref.name if ref.kind != "Job" else None)
-
-
-def _above(call: Call, metadata: seen.Metadata, *, itself: str | None = None) -> str | None:
-    """The TrainJob of an object's name; for a Job without one, its JobSet."""
-    jobset = metadata.owner("JobSet")
-    name = itself or metadata.labels.jobset_name or (jobset.name if jobset is not None else None)
-    if name is None:
-        return None
-    trainjob = call.look(TRAIN_JOBS, name, seen.TrainJob)
-    if trainjob is not None:
-        return _ref(call, TRAIN_JOBS, trainjob.seen.metadata)
-    if jobset is None:
-        return None
-    found = call.look(JOB_SETS, jobset.name, seen.JobSet)
-    if found is None or found.seen.metadata.uid != jobset.uid:
-        return None
-    return _ref(call, JOB_SETS, found.seen.metadata)
 
 
 def _ref(call: Call, resource: Resource, metadata: seen.Metadata) -> str:

@@ -3,6 +3,13 @@
 Each round lists the job anew, deletes what nothing above it will take, and waits. Garbage collection is given its
 time, for what it is at needs no help; and what was definitely refused is not waited for.
 
+Labels can be edited by hand, so that the lists show an object and not the one above it, which would make it anew for
+ever. What seems to have lost its owner is therefore deleted only once a read has shown that nothing above it lives.
+
+A foreground deletion, which others may ask for, does not end where Trainer is quicker than the collector, or its
+webhook refuses the collector's write. A second delete, in the background, takes that finalizer off, and no webhook has
+a say in it.
+
 A round lists owners after what they own, and so an owner that goes meanwhile may leave behind what it made last. Hence
 a round that shows nothing lists once more from the top: once there is no owner, nothing new can come below it.
 """
@@ -10,8 +17,10 @@ a round that shows nothing lists once more from the top: once there is no owner,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NoReturn
+
+from msgspec import Struct
 
 from dispatch_kubeflow.backend.objects import names, seen
 from dispatch_kubeflow.backend.objects.listing import Listing
@@ -30,6 +39,7 @@ from dispatch_kubeflow.machine.values import ObjectRef
 from .call import Call, Got, outcome
 from .describing import in_flight, marked
 from .listed import ListedKind, listed_kinds, listing_of, selector
+from .owners import living_owner
 from .stop import never_opened
 
 COLLECTED_WITHIN = 30.0
@@ -40,6 +50,8 @@ FROM_THE_TOP = tuple(each for each in reversed(listed_kinds("plain")) if each.fi
 """What TrainJobs, which are listed last, may have left below them."""
 CONFLICTS = 8
 """Deletes of one object that met a conflict, after which it counts as left."""
+COLLECTORS = frozenset({"foregroundDeletion", "orphan"})
+"""Finalizers by which the collector keeps an object that is being deleted, until it has seen to what that owns."""
 
 Left = Literal["unknown-left", "unreachable-left", "denied-left", "refused-left"]
 GRAVEST: tuple[Left, ...] = ("unknown-left", "unreachable-left", "denied-left", "refused-left")
@@ -59,6 +71,16 @@ class _Item:
     @property
     def uid(self) -> str:
         return self.metadata.uid
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def goes(self) -> bool:
+        """Whether its deletion has begun, and another delete would do nothing."""
+        metadata = self.metadata
+        return metadata.deleting and not (self.resource is TRAIN_JOBS and COLLECTORS.intersection(metadata.finalizers))
 
 
 @dataclass(slots=True)
@@ -90,7 +112,8 @@ def stop_job(call: Call, job_id: str) -> None:
     """Delete all of a job's attempts that its first lists show or that are in flight here, and see them gone.
 
     ErrUnreachable if the context ends before (C40) or a list fails so; what is left otherwise is the gravest of
-    ErrOutcomeUnknown, ErrUnreachable, ErrUnauthorized (C39) and ErrRejected, naming each.
+    ErrOutcomeUnknown, ErrUnreachable, ErrUnauthorized (C39) and ErrRejected, naming each. ErrRejected too for what an
+    object would make anew whose labels do not say that it is the job's.
     """
     _StopJob(call, job_id).run()
 
@@ -104,11 +127,21 @@ class _StopJob:
     troubles: dict[str, _Trouble] = field(default_factory=dict)
     snapshots_gone: set[str] = field(default_factory=set)
     left: list[_Item] = field(default_factory=list)
+    let_go: set[str] = field(default_factory=set)
+    kept: dict[str, str] = field(default_factory=dict)
+    above: dict[tuple[str, str], Got[Any] | None] = field(default_factory=dict)
+    """`let_go`: UIDs above which nothing lived when last looked. `kept`: in this round, what would make an object anew.
+    `above`: what this round read of such owners.
+    """
 
     def run(self) -> None:
         while True:
             self.round = round_ = self._look(self.round)
-            self._delete(round_)
+            self.left = list(round_.items)
+            self.kept.clear()
+            self.above.clear()
+            for item in round_.items:
+                self._delete(item)
             self.left = left = [*round_.items, *self._snapshots(round_)]
             if not left and not round_.in_flight:
                 self.call.settle("stop", finding="nothing-left")
@@ -136,8 +169,11 @@ class _StopJob:
             attempts = frozenset({each.attempt for each in items} | {str(attempt) for attempt in flying})
         else:
             attempts = last.attempts
+        ours = tuple(each for each in items if each.attempt in attempts)
+        uids = {each.uid for each in ours}
         return _Round(
-            tuple(each for each in items if each.attempt in attempts),
+            # What keeps an object and is of no attempt of this call's is nothing that will go.
+            tuple(each if each.kept_by in uids else replace(each, kept_by=None) for each in ours),
             frozenset(attempt for attempt in flying if str(attempt) in attempts),
             attempts,
         )
@@ -149,18 +185,55 @@ class _StopJob:
         for kind in kinds:
             items = self.call.try_list(kind.resource, selector(kind, ours), kind.type)
             if isinstance(items, Failure):
-                if last is not None and self.call.ctx.ended is not None:
-                    self._ended(self.left)
+                if last is not None:
+                    self._check_ended(self.left)
                 self.call.refuse(items)
             found[kind.field] = items
         return listing_of(found)
 
+    def _is_kept(self, item: _Item) -> bool:
+        """Whether something lives that would make an object anew, though the lists show nothing above it.
+
+        What is being collected is looked at once, and again before it is deleted.
+        """
+        if item.resource is TRAIN_JOBS or (item.uid in self.let_go and not self._is_due(item)):
+            return False
+        name = item.name if item.resource is not CONFIG_MAPS else f"{self.job_id}-{item.attempt}"
+        owner = living_owner(self._read_above, item.resource.kind, name, item.metadata)
+        if owner is None:
+            self.let_go.add(item.uid)
+            return False
+        if not self._is_our_business(owner.metadata.labels):
+            self.kept[item.uid] = self._ref_of(owner.resource, owner.metadata)
+        return True
+
+    def _is_our_business(self, labels: seen.Labels) -> bool:
+        """Whether the next lists will show an object that these did not."""
+        assert self.round is not None
+        ours = labels.backend == self.call.adapter.settings.name and labels.job == self.job_id
+        return ours and labels.attempt in self.round.attempts
+
+    def _read_above(self, resource: Resource, name: str, kind: type[Struct]) -> Got[Any] | None:
+        place = resource.kind, name
+        if place not in self.above:
+            found = self.call.try_get(resource, name, kind)
+            if isinstance(found, Failure):
+                if outcome(self.call.judge(found)) != "absent":
+                    self._check_ended(self.left)
+                    self.call.refuse(found)
+                self.above[place] = None
+            else:
+                self.above[place] = found
+        return self.above[place]
+
     # Deleting.
 
-    def _delete(self, round_: _Round) -> None:
-        for item in round_.items:
-            if item.kept_by is None and not item.metadata.deleting and not self._is_final(item) and self._is_due(item):
-                self._delete_one(item)
+    def _delete(self, item: _Item) -> None:
+        """Delete an object, if nothing above it will take it and its time has come."""
+        if item.kept_by is not None or item.goes or self._is_final(item) or self._is_kept(item):
+            return
+        if self._is_due(item):
+            self._delete_one(item)
 
     def _is_due(self, item: _Item) -> bool:
         if not item.collecting:
@@ -213,8 +286,7 @@ class _StopJob:
                 metadata = got.seen.metadata
                 item = _Item(CONFIG_MAPS, metadata, attempt, collecting=bool(metadata.owner_references))
                 found.append(item)
-                if not metadata.deleting and not self._is_final(item) and self._is_due(item):
-                    self._delete_one(item)
+                self._delete(item)
                 continue
             rule = self.call.judge(got)
             if outcome(rule) in ("absent", "denied"):
@@ -229,7 +301,7 @@ class _StopJob:
 
     def _is_final(self, item: _Item) -> bool:
         trouble = self.troubles.get(item.uid)
-        return trouble is not None and trouble.final
+        return item.uid in self.kept or (trouble is not None and trouble.final)
 
     def _is_waited_for(self, item: _Item, left: list[_Item]) -> bool:
         """Not where it was refused, nor where something above it was, which keeps it."""
@@ -242,6 +314,9 @@ class _StopJob:
 
     def _refuse(self, left: list[_Item]) -> NoReturn:
         troubles = [(each, trouble) for each in left if (trouble := self.troubles.get(each.uid)) is not None]
+        if not troubles:
+            instead = ", ".join(dict.fromkeys(self.kept[each.uid] for each in left if each.uid in self.kept))
+            self.call.settle("stop", finding="kept-left", details={**self._left(left), "instead": instead})
         gravest = next(kind for kind in GRAVEST if any(trouble.left == kind for _, trouble in troubles))
         item, trouble = next((item, trouble) for item, trouble in troubles if trouble.left == gravest)
         details = {**trouble.failure.details, **self._left(left)}
@@ -250,6 +325,10 @@ class _StopJob:
             finding = "orphan-denied"
         self.call.settle("stop", finding=finding, details=details, cause=trouble.failure.cause)
         raise AssertionError("what is left is refused")
+
+    def _check_ended(self, left: list[_Item]) -> None:
+        if self.call.ctx.ended is not None:
+            self._ended(left)
 
     def _ended(self, left: list[_Item], unseen: tuple[str, ...] = ()) -> NoReturn:
         """The context has ended: row C40, unless deletes without an answer among what is left are graver."""
@@ -267,14 +346,19 @@ class _StopJob:
             for each in left
             if (trouble := self.troubles.get(each.uid)) is not None
         }
+        kept = [each for each in left if each.uid in self.kept]
+        failures |= {self._ref(each): f"{self.kept[each.uid]} would make it anew" for each in kept}
         flying = sorted(self.round.in_flight) if self.round is not None else ()
         named = [*(self._ref(each) for each in left), *unseen]
         named += [f"{self.job_id}-{attempt} (in flight)" for attempt in flying]
         return {"left": tuple(named), "failures": failures}
 
     def _ref(self, item: _Item) -> str:
-        backend, kind = self.call.adapter.settings.name, item.resource.kind
-        return str(ObjectRef(backend, self.call.namespace, kind, item.metadata.name, item.uid))
+        return self._ref_of(item.resource, item.metadata)
+
+    def _ref_of(self, resource: Resource, metadata: seen.Metadata) -> str:
+        backend = self.call.adapter.settings.name
+        return str(ObjectRef(backend, self.call.namespace, resource.kind, metadata.name, metadata.uid))
 
 
 def _items(listing: Listing) -> list[_Item]:

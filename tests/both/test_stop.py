@@ -51,6 +51,49 @@ def test_what_is_gone_or_anothers_is_a_success(scene: Scene) -> None:
     backend.stop(ref, ctx=soon())
 
 
+def in_the_foreground(scene: Scene) -> None:
+    """A user deletes the TrainJob in the foreground: its copy goes first, and then the deletion can't end."""
+    scene.cluster.api.expect("DELETE", f"{scene.train_jobs}/job-1", {"propagationPolicy": "Foreground"})
+    scene.wait(scene.runtimes, "job-1", lambda seen: seen is None)
+
+
+def test_a_foreground_deletion_that_cannot_end_is_ended_by_stop_job(scene: Scene) -> None:
+    scene.steer(FOREVER)
+    backend = scene.backend()
+    scene.run(backend)
+    in_the_foreground(scene)
+    change = {"metadata": {"finalizers": None}}
+    refusal = scene.cluster.api.send(
+        "PATCH", f"{scene.train_jobs}/job-1", change, content_type="application/merge-patch+json"
+    )
+    assert refusal.status == 403
+    backend.stop_job("job", ctx=soon())
+    assert everything(scene) == []
+
+
+def test_a_foreground_deletion_that_cannot_end_is_ended_by_stop(scene: Scene) -> None:
+    scene.steer(FOREVER)
+    backend = scene.backend()
+    ref = scene.start(backend)
+    in_the_foreground(scene)
+    backend.stop(ref, ctx=soon())
+    scene.wait(scene.train_jobs, "job-1", lambda seen: seen is None)
+
+
+def test_what_a_relabelled_trainjob_would_make_anew_is_left_until_its_labels_are_right(scene: Scene) -> None:
+    scene.steer(FOREVER)
+    backend = scene.backend()
+    ref = scene.run(backend)
+    label = "dispatch-kubeflow.io/backend"
+    scene.cluster.api.merge(f"{scene.train_jobs}/job-1", {"metadata": {"labels": {label: None}}})
+    with refused("stop.left-kept", instead=str(ref)):
+        backend.stop_job("job", ctx=soon())
+    scene.running()
+    scene.cluster.api.merge(f"{scene.train_jobs}/job-1", {"metadata": {"labels": {label: "gpu"}}})
+    backend.stop_job("job", ctx=soon())
+    assert everything(scene) == []
+
+
 def test_a_part_is_not_stopped_while_the_whole_lives(scene: Scene) -> None:
     scene.steer(FOREVER)
     backend = scene.backend()

@@ -20,6 +20,7 @@ from dispatch_kubeflow.backend.requests.resources import (
     PODS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
+    Resource,
 )
 from dispatch_kubeflow.machine import Context, ErrOutcomeUnknown
 
@@ -409,6 +410,113 @@ def test_what_went_by_itself_before_its_delete_is_gone(world: World) -> None:
     world.wire.on("DELETE", T_JOB, before=lambda _: world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE) and None)
     backend.stop_job("job", ctx=soon())
     assert world.left() == {}
+
+
+def relabelled(world: World, resource: Resource, name: str = "job-1", **labels: str | None) -> None:
+    """Somebody edits labels of ours by hand."""
+    keys = {f"dispatch-kubeflow.io/{key}": value for key, value in labels.items()}
+    world.cluster.patch(resource, name, {"metadata": {"labels": keys}}, NAMESPACE)
+
+
+@pytest.mark.parametrize("labels", [{"backend": None}, {"backend": "other"}, {"job": "other"}])
+def test_what_a_relabelled_trainjob_would_make_anew_is_left_and_it_is_named(
+    world: World, labels: dict[str, str | None]
+) -> None:
+    backend = running(world)
+    start(backend, attempt=2)
+    world.wire.seen.clear()
+    relabelled(world, TRAIN_JOBS, **labels)
+    uid = world.trainjob()["metadata"]["uid"]
+    with refused("stop.left-kept", instead=f"/TrainJob/job-1?uid={uid}") as caught:
+        backend.stop_job("job", ctx=soon())
+    left = [each.split("/")[-2] for each in caught[0].details["left"]]
+    assert sorted(set(left)) == ["Job", "JobSet", "Pod", "TrainingRuntime"]
+    assert all("would make it anew" in each for each in caught[0].details["failures"].values())
+    assert [each.path.rpartition("/")[2] for each in deletes(world)] == ["job-2"]
+    assert len(world.running()) == 2
+
+
+def test_put_right_by_hand_a_relabelled_trainjob_is_stopped(world: World) -> None:
+    backend = running(world)
+    relabelled(world, TRAIN_JOBS, backend=None)
+    with refused("stop.left-kept"):
+        backend.stop_job("job", ctx=soon())
+    relabelled(world, TRAIN_JOBS, backend="gpu")
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+
+
+def test_what_a_relabelled_jobset_would_make_anew_is_left_and_it_is_named(world: World) -> None:
+    backend = orphaned(world)
+    relabelled(world, JOB_SETS, backend=None)
+    with refused("stop.left-kept", instead="/JobSet/job-1?uid="):
+        backend.stop_job("job", ctx=soon())
+    assert len(world.running()) == 2
+    assert world.names(TRAINING_RUNTIMES) == []
+
+
+def test_what_a_trainjob_keeps_that_is_of_a_later_attempt_by_now_is_left(world: World) -> None:
+    backend = running(world)
+    world.wire.lose_request("DELETE", T_JOB).before = lambda _: relabelled(world, TRAIN_JOBS, attempt="7")
+    with refused("stop.left-kept", instead="/TrainJob/job-1?uid="):
+        backend.stop_job("job", ctx=soon())
+
+
+def test_what_is_kept_is_said_after_what_is_graver(world: World) -> None:
+    backend = running(world)
+    start(backend, attempt=2)
+    relabelled(world, TRAIN_JOBS, backend=None)
+    world.wire.refuse("DELETE", T_JOB, 403, "Forbidden", times=99)
+    with refused("stop.left-denied") as caught:
+        backend.stop_job("job", ctx=soon())
+    said = {"would make it anew" in each for each in caught[0].details["failures"].values()}
+    assert said == {True, False}
+
+
+def test_a_trainjob_that_comes_after_its_list_is_stopped_in_the_next_round(world: World) -> None:
+    """Its JobSet is in the lists already, for somebody else started it again meanwhile."""
+    backend = running(world)
+    relabelled(world, TRAIN_JOBS, backend=None)
+    world.wire.on("GET", T_JOB + "$", before=lambda _: relabelled(world, TRAIN_JOBS, backend="gpu"))
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+
+
+def test_an_owner_that_cannot_be_read_ends_it(world: World) -> None:
+    backend = orphaned(world)
+    world.wire.lose_request("GET", T_JOB + "$")
+    with refused("request.no-answer"):
+        backend.stop_job("job", ctx=soon())
+    assert deletes(world) == []
+
+
+def test_a_read_of_an_owner_that_the_end_of_the_context_cut_is_the_end_of_the_context(world: World) -> None:
+    backend = orphaned(world)
+    world.wire.hang("GET", T_JOB + "$")
+    with refused("stop.context-ended") as caught:
+        backend.stop_job("job", ctx=soon(0.7))
+    assert any("/JobSet/job-1?" in each for each in caught[0].details["left"])
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_foreground_deletion_that_does_not_end_is_ended(world: World, opened: bool) -> None:
+    backend = running(world) if opened else world.backend()
+    if not opened:
+        start(backend)
+    world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE, propagation="Foreground")
+    world.until(lambda: not world.names(TRAINING_RUNTIMES))
+    assert world.trainjob()["metadata"]["finalizers"] == ["foregroundDeletion"]
+    backend.stop_job("job", ctx=soon())
+    assert world.left() == {}
+
+
+def test_a_stop_ends_a_foreground_deletion_too(world: World) -> None:
+    backend = running(world)
+    ref = backend.find("job", ctx=soon()).objects[0].ref
+    world.cluster.delete(TRAIN_JOBS, "job-1", NAMESPACE, propagation="Foreground")
+    world.until(lambda: not world.names(TRAINING_RUNTIMES))
+    backend.stop(ref, ctx=soon())
+    world.until(lambda: world.left() == {})
 
 
 def _unsent() -> tuple[Request, Failure]:

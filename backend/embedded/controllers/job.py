@@ -119,6 +119,11 @@ class Job(Controller):
             self._remove(step, list(filter(job_pods.active, pods)))
         elif step.finish is not None:
             self._delete_active(step)
+        elif "deletionTimestamp" in job["metadata"]:
+            # One that is being deleted makes no pods and counts none that still runs: it lets go of all.
+            for pod in pods:
+                if pod not in step.counted:
+                    self._release(pod)
         else:
             self._manage(place, step)
             self._note_suspension(step)

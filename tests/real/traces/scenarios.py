@@ -290,6 +290,24 @@ def delete_in_the_background(stage: Stage) -> None:
     stage.until("pods", lambda pods: not pods)
 
 
+def delete_in_the_foreground(stage: Stage) -> None:
+    """It owns its runtime, which goes first; without it Trainer's webhook refuses the write that would end it."""
+    begin(stage, HANGING)
+    run(stage)
+    (job,) = stage.list("trainjobs")
+    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: job["metadata"][key] for key in ("name", "uid")}
+    stage.merge("trainingruntimes", "t", {"metadata": {"ownerReferences": [owner]}})
+    stage.delete("trainjobs", "t", "Foreground")
+    stage.until("pods", stopping)
+    tell(stage, stops="0s")
+    for kind in ("pods", "jobs", "jobsets"):
+        stage.until(kind, lambda seen: not seen)
+    stage.until("trainjobs", one(lambda seen: seen is not None and "deletionTimestamp" in seen["metadata"]))
+    # A second delete takes the finalizer off, and no webhook has a say in it.
+    stage.delete("trainjobs", "t", "Background")
+    stage.until("trainjobs", gone())
+
+
 def delete_orphaning(stage: Stage) -> None:
     begin(stage, FOREVER)
     run(stage)
@@ -359,8 +377,8 @@ SCENARIOS: dict[str, Callable[[Stage], None]] = {
     for each in (
         gate, open_and_complete, hold_and_release, release_at_once, release_at_once_by_default_policy,
         hold_while_terminating, one_succeeds_then_hold_and_release, pod_fails, pod_fails_beside_one_that_hangs,
-        pod_deleted_by_hand, pod_evicted, node_lost, deadline, delete_in_the_background, delete_orphaning,
-        job_set_deleted_by_hand, job_set_of_a_failed_job_deleted, leftover_of_a_completed_job,
+        pod_deleted_by_hand, pod_evicted, node_lost, deadline, delete_in_the_background, delete_in_the_foreground,
+        delete_orphaning, job_set_deleted_by_hand, job_set_of_a_failed_job_deleted, leftover_of_a_completed_job,
         runtime_changed_while_suspended, suspended_after_the_end,
     )
 }  # fmt: skip
