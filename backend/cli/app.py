@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 from dispatch_kubeflow.machine import DispatchError
 from dispatch_kubeflow.machine.rules import TablesError
 
-from . import calls, explain, local, run, tables
+from . import admission, calls, explain, local, run, tables
 from .exits import Exit, Refusal, code_of
 from .report import error_document, error_text, refusal_document, refusal_text
 from .terminal import Terminal
@@ -43,7 +43,7 @@ def main(
     """Submit and supervise multi-node training jobs on Kubeflow Trainer, with no outcome ever guessed."""
 
 
-for part in (run, calls, explain, tables, local):
+for part in (run, calls, explain, tables, local, admission):
     part.register(app)
 
 

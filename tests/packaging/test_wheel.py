@@ -125,6 +125,6 @@ def test_the_license_is_named_by_its_spdx_expression_and_included(wheel, metadat
 
 def test_the_wheel_asks_for_what_the_project_does(metadata):
     assert metadata["Requires-Python"] == ">=3.11"
-    assert set(metadata.get_all("Provides-Extra")) == {"cli", "embedded", "telemetry"}
+    assert set(metadata.get_all("Provides-Extra")) == {"admission", "cli", "embedded", "telemetry"}
     plain = [each for each in metadata.get_all("Requires-Dist") if "extra ==" not in each]
     assert len(plain) == len(PROJECT["project"]["dependencies"])
