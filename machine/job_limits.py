@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .job_spec import JobSpec
 
 MOST_NODES = 2**31 - 1
+LONGEST_DEADLINE = (2**63 - 1) // 10**9
+"""Seconds, 292 years. Kubernetes counts in nanoseconds, and a deadline that overflows has passed at once."""
 MOST_ITEMS = 128
 LONGEST_ITEM = 1_048_576
 LONGEST_IMAGE = 500
@@ -45,7 +47,7 @@ def check_limits(spec: JobSpec, *, operation: str, object_name: str | None) -> N
     check.texts("args", spec.args)
     check.env()
     check.resources()
-    check.number("deadline-range", "deadline_seconds", spec.deadline_seconds, 2**63 - 1)
+    check.number("deadline-range", "deadline_seconds", spec.deadline_seconds, LONGEST_DEADLINE)
     check.required_extensions()
     check.image()
     check.runtime_ref()

@@ -24,7 +24,8 @@ class JobSpec:
     """One job: `nodes` pods, each running `command` with `args`.
 
     `resources` is what each node asks for, as a pod says it: `{"requests": {name: quantity}, "limits": {...}}`.
-    `deadline_seconds` bounds the whole run. `extensions` hold the image, the runtime and a shared checkpoint.
+    `deadline_seconds` bounds how long each of its Jobs runs, from when its pods may start; a release begins anew.
+    `extensions` hold the image, the runtime and a shared checkpoint.
     Making one checks the types (ErrInvalid); `check` checks the rest, and every call that takes one does so.
     """
 

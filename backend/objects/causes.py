@@ -15,7 +15,7 @@ from typing import Literal
 from .pod_endings import Ending, PodFact, decisive, ending
 from .record import LIFTED, Record, read_record
 from .resting import end_known
-from .seen import Job, JobSet, Pod, TrainJob, Workload, condition, is_true, moment
+from .seen import Condition, Job, JobSet, Pod, TrainJob, Workload, condition, is_true, moment
 from .state import DEADLINE_EXCEEDED, owns, terminal
 
 EndingFact = Literal["running", "succeeded", "complete-unshown", "failed", "deadline", "gone"]
@@ -83,12 +83,13 @@ def facts(
     known = [each.pod for each in endings]
     first = decisive(endings)
     missing = (*missing_pods(trainjob, jobs, known), *unreported_ends(first, known))
+    by_deadline = _by_deadline(jobs)
     workload, workload_text = _workload(workloads)
     return CauseFacts(
         ending=_ending(trainjob, jobset),
         stopping=_stopping(trainjob),
-        job_deadline="yes" if any(_past_deadline(job) for job in jobs) else "no",
-        pod="none" if first is None else first.fact,
+        job_deadline="yes" if by_deadline == {True} else "no",
+        pod="conflicting" if len(by_deadline) > 1 else "none" if first is None else first.fact,
         missing="yes" if missing else "no",
         workload=workload,
         evidence=tuple(_evidence(trainjob, jobs, first, workload_text)),
@@ -129,6 +130,11 @@ def unproven(trainjob: TrainJob, jobset: JobSet | None) -> bool:
     return _ending(trainjob, jobset) == "complete-unshown" and read_record(trainjob.metadata.annotations).gate == LIFTED
 
 
+def unexplained(trainjob: TrainJob, jobs: Iterable[Job]) -> bool:
+    """Whether a TrainJob shows that a Job of it failed, and no Job does yet."""
+    return terminal(trainjob) == "failed" and not any(is_true(job.status.conditions, "Failed") for job in jobs)
+
+
 def _stopping(trainjob: TrainJob | None) -> StoppingFact:
     if trainjob is None:
         return "no"
@@ -138,11 +144,23 @@ def _stopping(trainjob: TrainJob | None) -> StoppingFact:
     return "held" if record.hold is not None and record.hold.held else "no"
 
 
-def _past_deadline(job: Job) -> bool:
-    return any(
-        each.type in {"FailureTarget", "Failed"} and each.status == "True" and each.reason == DEADLINE_EXCEEDED
-        for each in job.status.conditions
-    )
+def _by_deadline(jobs: Iterable[Job]) -> set[bool]:
+    """Whether the Job that failed first did so by its deadline: nothing where none failed, and both where two Jobs
+    failed in one second, or one without a time beside another.
+    """
+    failures = [found for job in jobs if (found := job_failure(job)) is not None]
+    times = [(moment(each.last_transition_time), each.reason == DEADLINE_EXCEEDED) for each in failures]
+    earliest = min((at for at, _ in times if at is not None), default=None)
+    return {past for at, past in times if at is None or at == earliest}
+
+
+def job_failure(job: Job) -> Condition | None:
+    """The condition by which a Job says that it fails: it comes before its pods have ended."""
+    for kind in ("FailureTarget", "Failed"):
+        found = condition(job.status.conditions, kind)
+        if found is not None and found.status == "True":
+            return found
+    return None
 
 
 def missing_pods(trainjob: TrainJob | None, jobs: Sequence[Job], known: Iterable[Pod]) -> tuple[str, ...]:

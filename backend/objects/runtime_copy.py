@@ -1,9 +1,13 @@
 """A TrainJob must not change under its caller's feet when somebody edits or deletes a shared runtime, so each attempt
 runs on a copy of its own; and the copy is where a job is made safe: no restarts, no pod beside one that still stops,
-our labels on all that will run.
+our labels on all that will run, and the job's deadline.
 
 The copy's spec is the source's, with a few fields set where the source leaves them unset. It is digested whole, so
 that a retried Start can tell its own first try from anything else.
+
+The deadline is each Job's and never the TrainJob's, at whose deadline Trainer deletes the JobSet before it writes
+`Failed`, and when busy makes it again: its pods would start beside those that still stop. A Job fails only when its
+pods have ended, and nothing is made anew.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from .names import Identity
 from .seen import Runtime, Unreadable, read
 
 _CARRIED_LABELS: Final = f"{names.TRAINER_GROUP}/"
+_DEADLINE: Final = "activeDeadlineSeconds"
 
 NotReusable = Literal["unreadable", "owned", "deleting", "another", "differs"]
 
@@ -95,6 +100,7 @@ def hardened(source: Mapping[str, Any], identity: Identity, job: JobSpec) -> dic
         job_spec = job_template.setdefault("spec", {})
         job_spec.setdefault("backoffLimit", 0)
         job_spec.setdefault("podReplacementPolicy", "Failed")
+        _bound(job_spec, job.deadline_seconds)
         pod_template = job_spec.setdefault("template", {})
         _label(pod_template, identity)
         pod = pod_template.setdefault("spec", {})
@@ -105,6 +111,15 @@ def hardened(source: Mapping[str, Any], identity: Identity, job: JobSpec) -> dic
 
 def _label(template: dict[str, Any], identity: Identity) -> None:
     template.setdefault("metadata", {}).setdefault("labels", {}).update(identity.labels)
+
+
+def _bound(job_spec: dict[str, Any], seconds: int | None) -> None:
+    """Every Job gets the deadline, for one that waits for another, as a trainer for what it reads, starts later; a
+    nearer one of the runtime's own stands.
+    """
+    own: int | None = job_spec.get(_DEADLINE)
+    if seconds is not None and (own is None or seconds < own):
+        job_spec[_DEADLINE] = seconds
 
 
 def _add_environment(pod: dict[str, Any], identity: Identity, job: JobSpec, *, trains: bool) -> None:

@@ -44,6 +44,7 @@ class _PodTemplate(_Part, frozen=True):
 
 
 class _JobSpec(_Part, frozen=True):
+    active_deadline_seconds: int | None = None
     template: _PodTemplate = _PodTemplate()
 
 

@@ -49,8 +49,6 @@ def _spec(name: str, spec: JobSpec) -> dict[str, Any]:
         "suspend": True,
         "trainer": _trainer(spec),
     }
-    if spec.deadline_seconds is not None:
-        body["activeDeadlineSeconds"] = spec.deadline_seconds
     if spec.checkpoint is not None:
         body["runtimePatches"] = [_checkpoint_patch(spec.checkpoint)]
     return body

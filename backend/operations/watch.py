@@ -1,19 +1,20 @@
 """Watch: the views of a job as it changes. Its kinds come by streams of their own, so one may run ahead of another:
 before something is called an orphan, a read must show that its TrainJob is absent; where pods stand beside a closed
-gate, its TrainJob is read, for it may be the older; and where a TrainJob is complete before its JobSet, that is read.
+gate, its TrainJob is read, for it may be the older; and where a TrainJob is complete before its JobSet, or failed
+before its Jobs, those are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Final, Literal
 
 from dispatch_kubeflow.backend.objects import causes, names, seen, state
 from dispatch_kubeflow.backend.objects.found import Found, FoundObject
 from dispatch_kubeflow.backend.objects.listing import Listing, views
 from dispatch_kubeflow.backend.requests import Failure
-from dispatch_kubeflow.backend.requests.resources import JOB_SETS, TRAIN_JOBS
+from dispatch_kubeflow.backend.requests.resources import JOB_SETS, JOBS, TRAIN_JOBS, Resource
 
 from .call import Call, Got, outcome
 from .describing import describer, in_flight
@@ -45,6 +46,40 @@ class _Newer:
     trainjob: seen.TrainJob
 
 
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """A kind that shows why a TrainJob ended, and may come later than its end: how a listing gives and takes it,
+    whether it lags behind a TrainJob, and which of it are that TrainJob's.
+    """
+
+    resource: Resource
+    type: type[seen.JobSet | seen.Job]
+    given: Callable[[Listing], Sequence[seen.JobSet | seen.Job]]
+    taken: Callable[[Listing, Any], Listing]
+    lags: Callable[[state.View], bool]
+    of: Callable[[state.View], tuple[seen.JobSet | seen.Job, ...]]
+
+
+_PROOFS: Final = (
+    _Proof(
+        JOB_SETS,
+        seen.JobSet,
+        given=lambda listing: listing.jobsets,
+        taken=lambda listing, found: replace(listing, jobsets=found),
+        lags=lambda view: causes.unproven(view.trainjob, view.jobset),
+        of=lambda view: () if view.jobset is None else (view.jobset,),
+    ),
+    _Proof(
+        JOBS,
+        seen.Job,
+        given=lambda listing: listing.jobs,
+        taken=lambda listing, found: replace(listing, jobs=found),
+        lags=lambda view: causes.unexplained(view.trainjob, view.jobs),
+        of=lambda view: tuple(view.jobs),
+    ),
+)
+
+
 class _Views:
     """One watcher's views, each compared with the last."""
 
@@ -57,7 +92,7 @@ class _Views:
         self._last: Found | None = None
         self._again: float | None = None
         self._newer: dict[str, _Newer] = {}
-        self._proofs: dict[str, seen.JobSet | None] = {}
+        self._proofs: dict[tuple[str, str], tuple[seen.JobSet | seen.Job, ...]] = {}
 
     def run(self) -> Iterator[Found]:
         while True:
@@ -115,25 +150,27 @@ class _Views:
         return view.trainjob
 
     def _proven(self, listing: Listing) -> Listing | None:
-        """The listing with those JobSets read, once, that would prove a success whose stream lags; None if they can't
-        be.
+        """The listing with that read, once, which would show an end's cause and whose stream lags; None if it can't be.
         """
-        unproven = [view for view in views(listing) if causes.unproven(view.trainjob, view.jobset)]
-        if any(view.trainjob.metadata.uid not in self._proofs for view in unproven):
-            selector = names.job_selector(self._call.adapter.settings.name, self._job_id)
-            found = self._call.try_list(JOB_SETS, selector, seen.JobSet)
-            if isinstance(found, Failure):
-                self._unlearned(found)
-                return None
-            read = {each.metadata.name: each for each in found}
-            for view in unproven:
-                jobset = read.get(view.trainjob.metadata.name)
-                proves = jobset is not None and not causes.unproven(view.trainjob, jobset)
-                self._proofs[view.trainjob.metadata.uid] = jobset if proves else None
-        proofs = [proof for view in unproven if (proof := self._proofs[view.trainjob.metadata.uid]) is not None]
-        proven = {each.metadata.name for each in proofs}
-        others = [each for each in listing.jobsets if each.metadata.name not in proven]
-        return replace(listing, jobsets=(*others, *proofs))
+        for proof in _PROOFS:
+            kind = proof.resource.kind
+            keys = [(kind, view.trainjob.metadata.uid) for view in views(listing) if proof.lags(view)]
+            unread = {key for key in keys if key not in self._proofs}
+            if unread:
+                selector = names.job_selector(self._call.adapter.settings.name, self._job_id)
+                found = self._call.try_list(proof.resource, selector, proof.type)
+                if isinstance(found, Failure):
+                    self._unlearned(found)
+                    return None
+                for view in views(proof.taken(listing, found)):
+                    key = (kind, view.trainjob.metadata.uid)
+                    if key in unread:
+                        self._proofs[key] = () if proof.lags(view) else proof.of(view)
+            proofs = [each for key in keys for each in self._proofs[key]]
+            proven = {each.metadata.name for each in proofs}
+            others = [each for each in proof.given(listing) if each.metadata.name not in proven]
+            listing = proof.taken(listing, (*others, *proofs))
+        return listing
 
     def _answered_unseen(self, attempt: int, found: Found) -> bool:
         """Whether an attempt that was in flight exists by now, although the streams do not show it yet."""

@@ -46,14 +46,23 @@ class EmbeddedStage:
         self._cluster.close()
         assert list(self._cluster.failures) == []
 
-    def runtime(self, name: str, pods: Mapping[str, str], *, policy: str | None = "Failed", lost: bool = False) -> None:
+    def runtime(
+        self,
+        name: str,
+        pods: Mapping[str, str],
+        *,
+        policy: str | None = "Failed",
+        lost: bool = False,
+        deadline: int | None = None,
+    ) -> None:
         selector = None
         if lost:
             self._node, selector = "lost", {"trace": "lost"}
             self._cluster.add_node(self._node, labels=selector)
         source = self._cluster.get(CLUSTER_TRAINING_RUNTIMES, SOURCE)
         assert source is not None
-        self.create("trainingruntimes", hardened(source, name, pods, policy=policy, selector=selector))
+        made = hardened(source, name, pods, policy=policy, selector=selector, deadline=deadline)
+        self.create("trainingruntimes", made)
 
     def create(self, kind: str, obj: Object) -> Object:
         return self._cluster.create(_RESOURCES[kind], obj, NAMESPACE)

@@ -76,13 +76,20 @@ def test_a_pod_that_fails_ends_the_job_with_its_cause(scene: Scene, how: str) ->
     assert (ended.cause.kind, ended.cause.exit_code) == (cause, code)
 
 
-def test_a_deadline_ends_the_job(scene: Scene) -> None:
+def test_a_deadline_ends_the_job_with_its_jobset_and_its_job_kept(scene: Scene) -> None:
     scene.steer(FOREVER)
     backend = scene.backend()
-    backend.open(scene.start(backend, deadline_seconds=2), ctx=soon())
+    ref = scene.start(backend, deadline_seconds=2)
+    backend.open(ref, ctx=soon())
+    jobset = scene.wait(scene.job_sets, "job-1", lambda seen: seen is not None)
     ended = scene.ended(backend)
     assert ended.cause is not None
-    assert ended.cause.kind == "deadline"
+    assert (ended.cause.kind, ended.pods.total, ended.failing) == ("deadline", 0, False)
+    assert "activeDeadlineSeconds" not in scene.train_job()["spec"]
+    assert scene.wait(scene.job_sets, "job-1", has("Failed"))["metadata"]["uid"] == jobset["metadata"]["uid"]
+    (found,) = backend.find("job", ctx=soon()).objects
+    assert (found.state, found.cause and found.cause.kind) == ("ended", "deadline")
+    backend.stop(ref, ctx=soon())
 
 
 def test_an_image_that_cannot_be_pulled_is_what_the_job_waits_for(scene: Scene) -> None:

@@ -382,6 +382,48 @@ def test_deadline_exceeded_stays_and_each_resume_restarts_the_clock(scene):
     assert scene.absent(JOB_SETS, "d-1")
 
 
+def test_a_jobs_deadline_does_not_run_while_it_is_held_and_begins_anew_with_each_release(scene):
+    scene.run("d-2", activeDeadlineSeconds=20)
+    scene.advance(15)
+    scene.hold("d-2")
+    scene.advance(100)
+    held = scene.job("d-2")
+    assert scene.condition(held, "FailureTarget") is None
+    assert "startTime" not in held["status"]
+    scene.open("d-2")
+    scene.advance(15)
+    assert scene.condition(scene.job("d-2"), "FailureTarget") is None
+    scene.advance(8)
+    target = scene.condition(scene.job("d-2"), "FailureTarget")
+    assert (target["reason"], target["message"]) == (
+        "DeadlineExceeded",
+        "Job was active longer than specified deadline",
+    )
+
+
+def test_a_jobs_deadline_ends_the_trainjob_once_its_pods_have_ended_and_nothing_is_made_anew():
+    with Scene(Script(stop_after=8.0)) as scene:
+        scene.run("d-3", activeDeadlineSeconds=5)
+        old = scene.jobset("d-3")["metadata"]["uid"]
+        scene.advance(6)
+        assert scene.condition(scene.train_job("d-3"), "Failed") is None
+        assert scene.job("d-3")["status"]["terminating"] == 2
+        scene.advance(60)
+        assert scene.condition(scene.train_job("d-3"), "Failed")["reason"] == "FailedJobs"
+        assert scene.jobset("d-3")["metadata"]["uid"] == old
+        assert scene.active("d-3") == []
+
+
+def test_a_deadline_beyond_what_nanoseconds_can_count_has_passed_at_once(scene):
+    scene.run("d-4", activeDeadlineSeconds=9_223_372_036)
+    scene.run("d-5", activeDeadlineSeconds=9_223_372_037)
+    scene.run("d-6", spec={"activeDeadlineSeconds": 9_223_372_037})
+    scene.advance(5)
+    assert scene.condition(scene.job("d-4"), "FailureTarget") is None
+    assert scene.condition(scene.job("d-5"), "FailureTarget")["reason"] == "DeadlineExceeded"
+    assert scene.condition(scene.train_job("d-6"), "Failed")["reason"] == "DeadlineExceeded"
+
+
 def test_someone_elses_trainjob_is_left_alone(scene):
     scene.gate("mk-0")
     job = train_job(

@@ -275,7 +275,7 @@ def test_a_secret_of_another_type_is_told_by_its_type_alone():
         ({"resources": {"limits": {"a b": "1"}}}, "resources", "resources.limits.a b"),
         ({"resources": {"limits": {"A_B/gpu": "1"}}}, "resources", "resources.limits.A_B/gpu"),
         ({"deadline_seconds": 0}, "deadline-range", "deadline_seconds"),
-        ({"deadline_seconds": 2**63}, "deadline-range", "deadline_seconds"),
+        ({"deadline_seconds": 9_223_372_037}, "deadline-range", "deadline_seconds"),
         ({"extensions": {}}, "extension-missing", "dispatch/Image"),
         ({"extensions": extensions(runtime=...)}, "extension-missing", "kubeflow/RuntimeRef"),
         ({"extensions": extensions(image="")}, "image", "dispatch/Image"),

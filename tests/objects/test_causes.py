@@ -295,6 +295,31 @@ def test_pods_that_may_have_failed_first_and_are_gone_are_missed(expected, found
     assert missing(found_trainjob, jobs, pods) == expected
 
 
+def failing(reason, second, name, kind="FailureTarget"):
+    return job(condition(kind, reason=reason, second=second), name=name, uid=f"{name}-uid", failed=1)
+
+
+DEADLINE, BACKOFF = "DeadlineExceeded", "BackoffLimitExceeded"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected"),
+    [
+        ([failing(DEADLINE, 10, "a")], "deadline"),
+        ([failing(DEADLINE, 10, "a", kind="Failed")], "deadline"),
+        ([failing(DEADLINE, 10, "a"), failing(DEADLINE, 10, "b")], "deadline"),
+        ([failing(DEADLINE, 10, "a"), failing(BACKOFF, 11, "b")], "deadline"),
+        ([failing(DEADLINE, 11, "a"), failing(BACKOFF, 10, "b")], "application"),
+        ([failing(DEADLINE, 10, "a"), failing(BACKOFF, 10, "b")], "unknown"),
+        ([failing(DEADLINE, 10, "a"), job(FAILED_JOB | {"lastTransitionTime": None}, failed=1)], "unknown"),
+    ],
+)
+def test_of_several_jobs_the_first_that_fails_says_whether_it_was_the_deadline(jobs, expected):
+    pods = [failed(name, code=3, job=f"{name}-uid") for name in ("a", "b")]
+    found = causes.facts(trainjob(FAILED), jobs=jobs, pods=[*pods, failed("c", code=3)])
+    assert cause(found) == expected
+
+
 def test_peers_that_abort_because_a_node_went_silent_are_not_called_the_cause():
     silent = pod("p1", deleted_at=12)
     found = causes.facts(trainjob(), jobs=[job(FAILED_JOB, failed=2, terminating=1)], pods=[failed(code=1), silent])

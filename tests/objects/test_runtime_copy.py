@@ -38,6 +38,46 @@ def test_what_makes_a_job_safe_is_set_where_the_source_leaves_it_unset():
     assert job["template"]["spec"]["restartPolicy"] == "Never"
 
 
+def deadlines(body):
+    jobs = body["spec"]["template"]["spec"]["replicatedJobs"]
+    return {each["name"]: each["template"]["spec"].get("activeDeadlineSeconds") for each in jobs}
+
+
+def with_initializer(name="dataset-initializer", **job):
+    def change(obj):
+        jobs = obj["spec"]["template"]["spec"]["replicatedJobs"]
+        jobs.insert(0, {"name": name, "template": {"spec": {**job, "template": {"spec": {}}}}})
+        jobs[1]["dependsOn"] = [{"name": name, "status": "Complete"}]
+
+    return change
+
+
+def test_every_job_gets_the_deadline_for_one_that_hangs_keeps_the_others_waiting():
+    body = build(with_initializer(), job_spec(deadline_seconds=60))
+    assert deadlines(body) == {"dataset-initializer": 60, "node": 60}
+
+
+@pytest.mark.parametrize(("own", "asked", "written"), [(30, 60, 30), (60, 30, 30), (60, 60, 60), (90, None, 90)])
+def test_of_the_runtimes_deadline_and_the_jobs_the_nearer_holds(own, asked, written):
+    body = build(with_initializer(activeDeadlineSeconds=own), job_spec(deadline_seconds=asked))
+    assert deadlines(body) == {"dataset-initializer": written, "node": asked}
+
+
+def test_a_deadline_of_the_pods_own_stays():
+    def change(obj):
+        replicated(obj)["template"]["spec"]["template"]["spec"]["activeDeadlineSeconds"] = 5
+
+    body = build(change, job_spec(deadline_seconds=60))
+    assert replicated(body)["template"]["spec"]["template"]["spec"]["activeDeadlineSeconds"] == 5
+    assert deadlines(body) == {"node": 60}
+
+
+def test_the_digest_covers_the_deadline():
+    bodies = [build(job=job_spec(deadline_seconds=seconds)) for seconds in (60, 61, None)]
+    assert len({body["metadata"]["annotations"][names.DIGEST] for body in bodies}) == 3
+    assert runtime_copy.not_reusable(stored(bodies[0]), bodies[1]) == "differs"
+
+
 def test_our_labels_are_on_the_jobset_the_jobs_and_the_pods():
     body = build()
     templates = [

@@ -71,6 +71,11 @@ POD = f"{JOB}.spec.template.spec"
         ("template.spec.replicatedJobs[1].template", "int, not object", lambda s: add_initializer(s, template=5)),
         (f"{JOB}.metadata.annotations", "int, not object", lambda s: job_template(s)["metadata"].update(annotations=5)),
         (f"{JOB}.spec", "array, not object", lambda s: job_template(s).update(spec=[])),
+        (
+            f"{JOB}.spec.activeDeadlineSeconds",
+            "bool, not int | null",
+            lambda s: job_template(s)["spec"].update(activeDeadlineSeconds=True),
+        ),
         (f"{POD}", "bool, not object", lambda s: job_template(s)["spec"]["template"].update(spec=True)),
         (f"{POD}.initContainers", "int, not array", lambda s: pod_spec(s).update(initContainers=5)),
         (f"{POD}.initContainers[0]", "str, not object", lambda s: pod_spec(s).update(initContainers=["x"])),

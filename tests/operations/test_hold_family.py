@@ -390,6 +390,33 @@ def test_open_on_a_job_that_is_not_what_was_written_is_refused(world: World) -> 
     assert _record(world) == ("closed", "none", True)
 
 
+@pytest.mark.rule("open.changed")
+def test_open_on_a_job_that_was_given_a_deadline_of_its_own_is_refused(world: World) -> None:
+    backend = world.backend()
+    ref = start(backend, deadline_seconds=3600)
+    world.cluster.patch(TRAIN_JOBS, "job-1", {"spec": {"activeDeadlineSeconds": 60}}, NAMESPACE)
+    with refused("open.changed", difference="digest"):
+        backend.open(ref, ctx=soon())
+    assert _record(world) == ("closed", "none", True)
+
+
+@pytest.mark.rule("open.copy-lost")
+@pytest.mark.parametrize("seconds", [None, 7200])
+def test_open_on_a_copy_whose_deadline_is_not_what_start_wrote_is_refused(world: World, seconds: int | None) -> None:
+    backend = world.backend()
+    ref = start(backend, deadline_seconds=3600)
+    copy = world.get(TRAINING_RUNTIMES, "job-1")
+    assert copy is not None
+    jobs = copy["spec"]["template"]["spec"]["replicatedJobs"]
+    assert [each["template"]["spec"]["activeDeadlineSeconds"] for each in jobs] == [3600]
+    jobs[0]["template"]["spec"]["activeDeadlineSeconds"] = seconds
+    change = {"spec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    world.cluster.patch(TRAINING_RUNTIMES, "job-1", change, NAMESPACE)
+    with refused("open.copy-lost", state="not what Start wrote, by its digest"):
+        backend.open(ref, ctx=soon())
+    assert _record(world) == ("closed", "none", True)
+
+
 # C25: nothing of the job may still run when its pods are to start.
 
 

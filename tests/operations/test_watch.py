@@ -15,7 +15,7 @@ import pytest
 from dispatch_kubeflow.backend.embedded import Script
 from dispatch_kubeflow.backend.objects.found import Found, FoundObject
 from dispatch_kubeflow.backend.objects.names import Identity
-from dispatch_kubeflow.backend.requests.resources import JOB_SETS, TRAIN_JOBS
+from dispatch_kubeflow.backend.requests.resources import JOB_SETS, JOBS, TRAIN_JOBS
 from dispatch_kubeflow.machine import Context, DispatchError, ErrOutcomeUnknown, SystemClock
 
 from .wire import Seen, Wire
@@ -370,6 +370,19 @@ def watch_a_success(world: World, lost: bool) -> None:
         (one,) = until(views, state("ended")).objects
         assert one.cause is not None
         assert one.cause.kind == "succeeded"
+
+
+def test_a_failure_whose_job_stream_lags_is_no_unknown_end(world: World) -> None:
+    backend = world.backend()
+    ref = start(backend, deadline_seconds=1)
+    world.until(lambda: world.get(JOBS, "job-1-node-0"))
+    world.wire.hang("GET", r"/jobs\?.*watch=", times=9)
+    with watching(world) as views:
+        assert states(next(views)) == [("TrainJob", "gated")]
+        backend.open(ref, ctx=soon())
+        (one,) = until(views, state("ended")).objects
+        assert one.cause is not None
+        assert one.cause.kind == "deadline"
 
 
 @pytest.mark.parametrize("lost", [True, False])

@@ -20,9 +20,11 @@ def hardened_copy(
     *,
     policy: str | None = "Failed",
     selector: Mapping[str, str] | None = None,
+    deadline: int | None = None,
 ) -> Object:
     """A copy of the torch runtime as the cluster has it; see `hardened`."""
-    return hardened(cluster.api.get(f"{_CLUSTER_RUNTIMES}/{SOURCE}"), name, pods, policy=policy, selector=selector)
+    source = cluster.api.get(f"{_CLUSTER_RUNTIMES}/{SOURCE}")
+    return hardened(source, name, pods, policy=policy, selector=selector, deadline=deadline)
 
 
 def hardened(
@@ -32,11 +34,13 @@ def hardened(
     *,
     policy: str | None = "Failed",
     selector: Mapping[str, str] | None = None,
+    deadline: int | None = None,
 ) -> Object:
     """A copy of a runtime in which a pod runs once and is replaced only when it has ended.
 
     `pods` are annotations of the pod template: what their kubelets do with them (see stages/pods.yaml); `selector` is
     its nodeSelector. With `policy` None a pod is replaced as soon as it terminates, as is Kubernetes' default.
+    `deadline` is each Job's, in seconds.
     """
     spec = copy.deepcopy(source["spec"])
     for replicated in spec["template"]["spec"]["replicatedJobs"]:
@@ -44,6 +48,8 @@ def hardened(
         job["backoffLimit"] = 0
         if policy is not None:
             job["podReplacementPolicy"] = policy
+        if deadline is not None:
+            job["activeDeadlineSeconds"] = deadline
         job["template"]["spec"]["restartPolicy"] = "Never"
         if selector is not None:
             job["template"]["spec"]["nodeSelector"] = dict(selector)

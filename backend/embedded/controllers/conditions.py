@@ -21,6 +21,14 @@ def parse_stamp(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+def left(seconds: int, since: str, now: datetime) -> float:
+    """Seconds until so many have passed since a stamp. They are a Go duration, nanoseconds in 64 bits: one of more than
+    292 years comes out as something else, and may have passed long ago.
+    """
+    duration = ((seconds * 10**9 + 2**63) % 2**64 - 2**63) / 10**9
+    return duration - (now - parse_stamp(since)).total_seconds()
+
+
 def find(status: Mapping[str, Any] | None, kind: str) -> Object | None:
     """The condition of that type, or None."""
     for condition in (status or {}).get("conditions") or ():

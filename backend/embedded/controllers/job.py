@@ -8,7 +8,6 @@ is `FailureTarget` first and `Failed` only when nothing terminates; `Succeeded` 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, ClassVar
 
 from dispatch_kubeflow.backend.embedded.controllers import conditions, indexes, job_pods
@@ -153,16 +152,21 @@ class Job(Controller):
         limit = spec.get("backoffLimit", 6)
         if status.get("failed", 0) + step.failures > limit or _restarted_too_often(step, limit):
             return BACKOFF
-        seconds = spec.get("activeDeadlineSeconds")
-        if seconds is not None and not step.suspended and status.get("startTime") is not None:
-            started = conditions.parse_stamp(status["startTime"])
-            left = (started + timedelta(seconds=seconds) - self.world.clock.now()).total_seconds()
-            if left <= 0:
-                return DEADLINE
+        left = self._deadline_left(step)
+        if left is not None and left <= 0:
+            return DEADLINE
+        if left is not None:
             self.enqueue((JOBS.plural, *place), left)
         if len(step.done) >= spec["completions"]:
             return SUCCEEDED
         return None
+
+    def _deadline_left(self, step: Pass) -> float | None:
+        """Seconds until the Job's deadline, which does not run while it is suspended; None without one."""
+        seconds, started = step.job["spec"].get("activeDeadlineSeconds"), step.status.get("startTime")
+        if seconds is None or started is None or step.suspended:
+            return None
+        return conditions.left(seconds, started, self.world.clock.now())
 
     def _delete_active(self, step: Pass) -> None:
         """At a failure every other pod is deleted, and counted as failed now, before it has ended."""
@@ -237,6 +241,7 @@ class Job(Controller):
         if step.suspended:
             if before is None or before["status"] != "True":
                 _condition(step.status, "Suspended", "True", "JobSuspended", "Job suspended", now)
+                step.status.pop("startTime", None)
         elif before is not None and before["status"] == "True":
             _condition(step.status, "Suspended", "False", "JobResumed", "Job resumed", now)
             step.status["startTime"] = now

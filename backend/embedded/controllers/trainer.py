@@ -9,7 +9,6 @@ fails after the deadline is never tried again.
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from typing import Any, ClassVar
 
 from dispatch_kubeflow.backend.embedded.controllers import conditions
@@ -232,7 +231,7 @@ class Trainer(Controller):
         resumed = conditions.find(status, "Suspended")
         if resumed is not None and resumed["status"] == "False":
             started = resumed["lastTransitionTime"]
-        left = (conditions.parse_stamp(started) + timedelta(seconds=seconds) - self.world.clock.now()).total_seconds()
+        left = conditions.left(seconds, started, self.world.clock.now())
         if left > 0:
             self.enqueue((job["metadata"]["namespace"], job["metadata"]["name"]), left)
             return

@@ -10,7 +10,7 @@ from tests.real.api import Object
 
 Trace = dict[str, list[Any]]
 KINDS = ("trainjobs", "jobsets", "jobs", "pods")
-CHANCE = {"deadline": ("#2", "trainjobs t #1: active")}
+CHANCE = {"deadline_of_the_trainjob": ("#2", "trainjobs t #1: active")}
 """By scenario: what names objects that come by chance. A busy Trainer 2.3.0 deletes the JobSet at the deadline, makes
 it again before it has seen its own `DeadlineExceeded`, and deletes it once more: its pods may even run for a moment.
 """

@@ -21,8 +21,16 @@ JOB = "t-node-0"
 class Stage(Protocol):
     """A namespace of a cluster on which a scenario is played. Kinds are plurals."""
 
-    def runtime(self, name: str, pods: Mapping[str, str], *, policy: str | None = "Failed", lost: bool = False) -> None:
-        """A hardened runtime; with `lost` its pods go to a node of the scenario's own."""
+    def runtime(
+        self,
+        name: str,
+        pods: Mapping[str, str],
+        *,
+        policy: str | None = "Failed",
+        lost: bool = False,
+        deadline: int | None = None,
+    ) -> None:
+        """A hardened runtime; with `lost` its pods go to a node of the scenario's own. `deadline` is its Jobs'."""
 
     def create(self, kind: str, obj: Object) -> Object: ...
 
@@ -267,6 +275,18 @@ def node_lost(stage: Stage) -> None:
 
 
 def deadline(stage: Stage) -> None:
+    stage.runtime("t", HANGING, deadline=15)
+    stage.create("trainjobs", train_job("t"))
+    rest_suspended(stage)
+    run(stage)
+    stage.until("jobs", one(both(has("FailureTarget"), status(terminating=2, active=0)), JOB))
+    stage.until("pods", stopping)
+    tell(stage, stops="0s")
+    stage.until("pods", lambda pods: not pods)
+    stage.until("trainjobs", one(both(has("Failed"), counted(failed=1, active=0))))
+
+
+def deadline_of_the_trainjob(stage: Stage) -> None:
     stage.runtime("t", FOREVER)
     job = train_job("t")
     job["spec"]["activeDeadlineSeconds"] = 15
@@ -377,8 +397,8 @@ SCENARIOS: dict[str, Callable[[Stage], None]] = {
     for each in (
         gate, open_and_complete, hold_and_release, release_at_once, release_at_once_by_default_policy,
         hold_while_terminating, one_succeeds_then_hold_and_release, pod_fails, pod_fails_beside_one_that_hangs,
-        pod_deleted_by_hand, pod_evicted, node_lost, deadline, delete_in_the_background, delete_in_the_foreground,
-        delete_orphaning, job_set_deleted_by_hand, job_set_of_a_failed_job_deleted, leftover_of_a_completed_job,
-        runtime_changed_while_suspended, suspended_after_the_end,
+        pod_deleted_by_hand, pod_evicted, node_lost, deadline, deadline_of_the_trainjob, delete_in_the_background,
+        delete_in_the_foreground, delete_orphaning, job_set_deleted_by_hand, job_set_of_a_failed_job_deleted,
+        leftover_of_a_completed_job, runtime_changed_while_suspended, suspended_after_the_end,
     )
 }  # fmt: skip

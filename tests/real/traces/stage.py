@@ -65,13 +65,22 @@ class RealStage:
 
     # What scenarios do.
 
-    def runtime(self, name: str, pods: Mapping[str, str], *, policy: str | None = "Failed", lost: bool = False) -> None:
+    def runtime(
+        self,
+        name: str,
+        pods: Mapping[str, str],
+        *,
+        policy: str | None = "Failed",
+        lost: bool = False,
+        deadline: int | None = None,
+    ) -> None:
         selector = None
         if lost:
             self._node = f"{self._namespace}-node"
             selector = {"trace": self._namespace}
             self._cluster.add_node(self._node, selector)
-        self.create("trainingruntimes", hardened_copy(self._cluster, name, pods, policy=policy, selector=selector))
+        made = hardened_copy(self._cluster, name, pods, policy=policy, selector=selector, deadline=deadline)
+        self.create("trainingruntimes", made)
 
     def create(self, kind: str, obj: Object) -> Object:
         return self._cluster.api.post(self._paths[kind], obj)
