@@ -39,6 +39,7 @@ DOUBTFUL = (
     Fault("answer", 409, "Conflict"),
 )
 SECONDS = (0.05, 0.5, 2.0, 10.0, 45.0, 100.0)
+DEADLINES = (1, 3, 12, 60)
 
 
 class Drawer:
@@ -53,6 +54,9 @@ class Drawer:
         self.jobs = JOBS_NAMED if self.chance.random() < 0.2 else JOBS_NAMED[:1]
         self.length = self.chance.randint(2, 7)
         self.attempt = dict.fromkeys(self.jobs, 1)
+        # Drawn apart, so that what else a seed draws stays what it was.
+        self._deadlines = Random(f"deadlines of {seed}")
+        self._deadline: dict[tuple[str, int], int | None] = {}
 
     def play(self, story: Story) -> None:
         """Draw and play, to the end."""
@@ -69,7 +73,7 @@ class Drawer:
         """Something that is there already when the schedule begins, without which half of all calls meet nothing."""
         job = self.jobs[0]
         mine: Step = {"by": "a", "job": job, "attempt": 1}
-        start, lift = {"do": "start", **mine}, {"do": "open", **mine}
+        start, lift = self._limited({"do": "start", **mine}), {"do": "open", **mine}
         soon: Step = {"do": "advance", "seconds": 2.0}
         found = {
             "nothing": [],
@@ -128,7 +132,16 @@ class Drawer:
     def _start(self, job: str) -> Step:
         if not self.obedient and self.chance.random() < 0.3:
             self.attempt[job] = min(4, self.attempt[job] + 1)
-        return {"do": "start", "by": self._actor(), "job": job, "attempt": self.attempt[job]}
+        return self._limited({"do": "start", "by": self._actor(), "job": job, "attempt": self.attempt[job]})
+
+    def _limited(self, step: Step) -> Step:
+        """Some attempts have a deadline, nearly always the same one at each try."""
+        key = step["job"], step["attempt"]
+        if key not in self._deadline or self._deadlines.random() < 0.05:
+            chosen = self._deadlines.choice(DEADLINES) if self._deadlines.random() < 0.3 else None
+            self._deadline[key] = chosen
+        seconds = self._deadline[key]
+        return step if seconds is None else {**step, "deadline": seconds}
 
     def _actor(self) -> str:
         return self.chance.choices(("a", "b", "r", "o"), (60, 30, 4, 4))[0]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from . import exhaustive
-from .drawing import CONTROLLERS, KUBECTL, LACKS, PROGRAMS, SECONDS
+from .drawing import CONTROLLERS, DEADLINES, KUBECTL, LACKS, PROGRAMS, SECONDS
 from .story import JOBS_NAMED, LIVE_PARTS, Step, Story, fault, text
 
 ACTORS = st.sampled_from(("a", "a", "a", "b", "b", "r", "o"))
@@ -22,6 +22,7 @@ INSTANCES = st.integers(1, 4)
 FAULTS = st.dictionaries(
     st.integers(0, 8).map(str), st.sampled_from([fault(each) for each in exhaustive.SINGLE]), max_size=2
 )
+LIMITS = (None, None, None, *DEADLINES)
 TIMEOUTS = st.sampled_from((120.0, 120.0, 120.0, 5.0, 0.0))
 
 
@@ -51,9 +52,10 @@ class Machine(RuleBasedStateMachine):
         note("replay: python -m properties replay '" + text(self.story.steps) + "'")
         note("\n".join(self.story.world.story))
 
-    @rule(by=ACTORS, job=JOBS, attempt=ATTEMPTS, faults=FAULTS, timeout=TIMEOUTS)
-    def start(self, by: str, job: str, attempt: int, faults: Any, timeout: float) -> None:
-        self._do({"do": "start", "by": by, "job": job, "attempt": attempt, "faults": faults, "timeout": timeout})
+    @rule(by=ACTORS, job=JOBS, attempt=ATTEMPTS, faults=FAULTS, timeout=TIMEOUTS, deadline=st.sampled_from(LIMITS))
+    def start(self, by: str, job: str, attempt: int, faults: Any, timeout: float, deadline: int | None) -> None:
+        step = {"do": "start", "by": by, "job": job, "attempt": attempt, "faults": faults, "timeout": timeout}
+        self._do(step if deadline is None else {**step, "deadline": deadline})
 
     @rule(
         what=st.sampled_from(("open", "open", "stop", "ceased")), by=ACTORS, job=JOBS, attempt=ATTEMPTS, faults=FAULTS

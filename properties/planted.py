@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from dispatch_kubeflow.backend.objects import describe, record, resting, runtime_copy, seen, state
+from dispatch_kubeflow.backend.objects import describe, record, resting, runtime_copy, seen, state, trainjob
 from dispatch_kubeflow.backend.operations import (
     adapter,
     backend,
@@ -257,6 +257,16 @@ def _replacement_policy_forgotten(put: Set) -> None:
         return spec
 
     put(runtime_copy, "hardened", softer)
+
+
+def _deadline_of_the_trainjob(put: Set) -> None:
+    written = trainjob._spec
+
+    def limited(name: str, spec: Any) -> Any:
+        return {**written(name, spec), "activeDeadlineSeconds": spec.deadline_seconds}
+
+    put(trainjob, "_spec", limited)
+    put(runtime_copy, "_bound", lambda *_: None)
 
 
 def _labels_forgotten(put: Set) -> None:
@@ -529,6 +539,14 @@ _EVICTED = (
     {"do": "kubectl", "deed": "evict", "job": "alpha", "attempt": 1},
     {"do": "advance", "seconds": 20.0},
 )
+_LIMITED = (
+    {"do": "stubborn", "seconds": 25.0},
+    {"do": "start", **_MINE, "deadline": 3},
+    {"do": "open", **_MINE},
+    {"do": "advance", "seconds": 1.0},
+    {"do": "lag", "controller": "trainer", "seconds": 3.0},
+    {"do": "advance", "seconds": 45.0},
+)
 _FOUND = (
     {"do": "start", **_MINE, "faults": {"4": {"kind": "lost"}}},
     {"do": "find", **_MINE},
@@ -591,6 +609,9 @@ PLANTED: tuple[Planted, ...] = (
         _replacement_policy_forgotten,
         steps(*_EVICTED),
         1,
+    ),
+    Planted(
+        "the deadline left to the TrainJob", "kubeflow/trainer#3833", _deadline_of_the_trainjob, steps(*_LIMITED), 1
     ),
     Planted("orphan missed by label", "apache/airflow#37263", _labels_forgotten, scenes("find an orphan"), 1),
     Planted("orphans left out of Find", "Netflix/metaflow#1631", _orphans_left_out, scenes("find an orphan"), 1),

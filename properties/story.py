@@ -130,7 +130,7 @@ class Story:
         what, job = step["do"], step.get("job", "")
         match what:
             case "start":
-                return (job, step["attempt"], job_spec(step.get("nodes", 1))), None
+                return (job, step["attempt"], job_spec(step.get("nodes", 1), step.get("deadline"))), None
             case "find" | "stop_job":
                 return (job,), None
             case "output":
@@ -463,6 +463,9 @@ class Story:
                 self.meddled.add(job)
                 for pod in self._parts(PODS, key)[:1]:
                     cluster.delete(PODS, pod["metadata"]["name"], NAMESPACE, grace=0)
+            case "limit" if found is not None:
+                # Trainer deletes the JobSet at such a deadline: who sets it has seen to a second gang himself.
+                self._edit(key, {"spec": {"activeDeadlineSeconds": 2}})
             case "touch" if found is not None:
                 cluster.patch(TRAIN_JOBS, name, {"metadata": {"annotations": {"note": self._stamp()}}}, NAMESPACE)
             case _:

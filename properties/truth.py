@@ -401,6 +401,7 @@ def _found(world: World, outcome: Outcome) -> None:
         stood = not any(e.type == "ADDED" and e.state.obj["metadata"]["uid"] == uid for e in events)
         if mine and stood and uid not in shown:
             raise Lie(f"find of {job} misses {name}")
+    _deadlines(world, outcome)
     if any(world.cluster.store.events(each, outcome.version_before) for each in (TRAIN_JOBS, JOB_SETS)):
         return
     # Nothing moved meanwhile: whatever has the name of an attempt and no TrainJob is an orphan that has to be shown.
@@ -419,6 +420,36 @@ def _found(world: World, outcome: Outcome) -> None:
     }
     if not shown <= every:
         raise Lie(f"find of {job} shows what never was: {shown - every}")
+
+
+def _deadlines(world: World, outcome: Outcome) -> None:
+    """A deadline is told as the cause if one passed, and where nothing moved meanwhile only then is another told."""
+    moved = any(world.cluster.store.events(each, outcome.version_before) for each in (TRAIN_JOBS, JOBS))
+    for each in outcome.value.objects:
+        if each.ref.kind != "TrainJob" or each.cause is None:
+            continue
+        told, passed = each.cause.kind == "deadline", _past_deadline(world, each.ref.name, each.ref.uid)
+        if told and not passed:
+            raise Lie(f"find says that {each.ref.name} passed its deadline, and it did not")
+        if passed and not told and not moved and each.state == "ended":
+            raise Lie(f"find says {each.cause.kind} of {each.ref.name}, and it passed its deadline")
+
+
+def _past_deadline(world: World, name: str, uid: str) -> bool:
+    """Whether a TrainJob, or a Job of its name, ever showed that its deadline has passed."""
+    jobs = [
+        each.state.obj
+        for each in world.cluster.store.events(JOBS, 0)
+        if each.state.obj["metadata"]["name"].startswith(f"{name}-")
+    ]
+    own = [
+        each.state.obj for each in world.cluster.store.events(TRAIN_JOBS, 0) if each.state.obj["metadata"]["uid"] == uid
+    ]
+    return any(
+        condition.get("reason") == "DeadlineExceeded"
+        for obj in (*jobs, *own)
+        for condition in (obj.get("status") or {}).get("conditions") or ()
+    )
 
 
 def _was_cut(exchange: Exchange) -> bool:

@@ -53,18 +53,17 @@ def settings(name: str = "gpu", read_only: bool = False) -> Settings:
 
 
 @functools.cache
-def job_spec(nodes: int = 2) -> JobSpec:
-    """A job of so many nodes."""
-    return JobSpec.parse(
-        {
-            "nodes": nodes,
-            "command": ["train"],
-            "extensions": {
-                "dispatch/Image": "pytorch:2",
-                "kubeflow/RuntimeRef": {"kind": "ClusterTrainingRuntime", "name": "torch-distributed"},
-            },
-        }
-    )
+def job_spec(nodes: int = 2, deadline: int | None = None) -> JobSpec:
+    """A job of so many nodes, with a deadline or without."""
+    given = {
+        "nodes": nodes,
+        "command": ["train"],
+        "extensions": {
+            "dispatch/Image": "pytorch:2",
+            "kubeflow/RuntimeRef": {"kind": "ClusterTrainingRuntime", "name": "torch-distributed"},
+        },
+    }
+    return JobSpec.parse(given if deadline is None else {**given, "deadline_seconds": deadline})
 
 
 @dataclass(frozen=True, slots=True)

@@ -414,6 +414,20 @@ def test_a_jobs_deadline_ends_the_trainjob_once_its_pods_have_ended_and_nothing_
         assert scene.active("d-3") == []
 
 
+@pytest.mark.parametrize(
+    ("deadline", "gangs"),
+    [({"spec": {"activeDeadlineSeconds": 5}}, 2), ({"activeDeadlineSeconds": 5, "replacement": "Failed"}, 1)],
+)
+def test_a_trainer_that_lags_starts_a_second_gang_behind_its_own_deadline_and_none_behind_a_jobs(deadline, gangs):
+    with Scene(Script(stop_after=20.0)) as scene:
+        scene.run("d-7", **deadline)
+        scene.cluster.controllers["trainer"].lag = 3.0
+        scene.advance(90)
+        assert overlap(scene, "d-7") == gangs
+        assert scene.is_true(scene.train_job("d-7"), "Failed")
+        assert scene.active("d-7") == []
+
+
 def test_a_deadline_beyond_what_nanoseconds_can_count_has_passed_at_once(scene):
     scene.run("d-4", activeDeadlineSeconds=9_223_372_036)
     scene.run("d-5", activeDeadlineSeconds=9_223_372_037)

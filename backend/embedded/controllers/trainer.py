@@ -3,7 +3,7 @@ kept here.
 
 Kept on purpose: `Suspended` is written before anything is suspended; `Failed` is dropped and recomputed from the
 JobSet, which is found by its name alone; a JobSet that is gone under a failed TrainJob is made anew; a deletion that
-fails after the deadline is never tried again.
+fails after the deadline is never tried again; and with a `lag`, as when busy, a JobSet is made anew behind a deadline.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ class Trainer(Controller):
         self._recorder = Recorder(world, STATUS_MANAGER)
         self._snapshots: dict[str, tuple[str, Object]] = {}
         self._applied: dict[str, tuple[Object, Object, Object]] = {}
+        self._behind: dict[str, int] = {}
 
     def handle(self, change: Change) -> None:
         """TrainJobs, and the JobSets they control."""
         if change.type == "DELETED":
             self._snapshots.pop(change.obj["metadata"]["uid"], None)
             self._applied.pop(change.obj["metadata"]["uid"], None)
+            self._behind.pop(change.obj["metadata"]["uid"], None)
         if change.resource == TRAIN_JOBS and change.type != "DELETED":
             self.enqueue(change.place)
         elif change.resource == JOB_SETS:
@@ -235,12 +237,26 @@ class Trainer(Controller):
         if left > 0:
             self.enqueue((job["metadata"]["namespace"], job["metadata"]["name"]), left)
             return
-        conditions.put(
-            status, "Failed", "True", "DeadlineExceeded", "TrainJob exceeded its active deadline", self.world.now()
-        )
+        behind = self._is_behind(job)
+        if not behind:
+            conditions.put(
+                status, "Failed", "True", "DeadlineExceeded", "TrainJob exceeded its active deadline", self.world.now()
+            )
         jobset = self.world.view.get(JOB_SETS, job["metadata"]["namespace"], job["metadata"]["name"])
-        if jobset is not None:
+        if jobset is not None and behind < 2:
             self._delete_once(jobset)
+
+    def _is_behind(self, job: Object) -> int:
+        """Which pass this is of a busy Trainer that has deleted the JobSet and not seen its own `Failed` yet: in the
+        first that is to come, in the second it makes the JobSet anew; in the third it has caught up, and that is 0.
+        """
+        uid = job["metadata"]["uid"]
+        passes = self._behind.get(uid, 0) + 1
+        if not self.lag or passes > 2:
+            return 0
+        self._behind[uid] = passes
+        self.enqueue((job["metadata"]["namespace"], job["metadata"]["name"]))
+        return passes
 
     def _delete_once(self, jobset: Object) -> None:
         try:
