@@ -16,7 +16,7 @@ from dispatch_kubeflow.backend.embedded.kubelet.base import Sandbox
 from dispatch_kubeflow.backend.embedded.kubelet.status import ContainerState
 from dispatch_kubeflow.backend.operations.adapter import Adapter, InFlight, Permissions
 from dispatch_kubeflow.backend.operations.backend import Backend
-from dispatch_kubeflow.backend.operations.gates import WRITES, Gates
+from dispatch_kubeflow.backend.operations.gates import WRITES, Gates, Looked
 from dispatch_kubeflow.backend.operations.hub import Hub
 from dispatch_kubeflow.backend.requests import Door
 from dispatch_kubeflow.backend.requests.resources import (
@@ -236,7 +236,7 @@ class World:
         door = Door(Access(self.wire, actor), request_timeout=given.request_timeout, clock=self.clock)  # type: ignore[arg-type] # as much of it as a Sender uses
         gates = Gates(
             read_only=read_only,
-            lacking=WRITES[:1] if lacking else (),
+            looked=Looked((str(WRITES[0]),)) if lacking else Looked(),
             looked_at=self.clock.monotonic(),
             queueless=True,
         )

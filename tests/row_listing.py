@@ -1,7 +1,7 @@
 """Which tests reach which row of the specification page: `python -m tests.row_listing` prints it.
 
 A test says so itself, by `@pytest.mark.rule("request.conflict", ...)` or by `refused("request.conflict", ...)`, which
-also asserts it. A row is reached when a rule that cites it is. Rows that need Kueue wait for kueue mode, by name.
+also asserts it. A row is reached when a rule that cites it is.
 """
 
 from __future__ import annotations
@@ -17,11 +17,6 @@ from dispatch_kubeflow.machine.rules import Rulebook, rulebook
 TESTS = pathlib.Path(__file__).parent
 PUBLIC = ("operations", "cli")
 """The folders whose tests go through public calls."""
-WAITING = {
-    "C29": "no Workload in time, or without gate or check",
-    "C30": "context ends while Start waits for the Workload",
-}
-"""Rows that only kueue mode can reach."""
 
 
 def reached() -> dict[str, list[str]]:
@@ -65,8 +60,7 @@ def by_row(book: Rulebook) -> dict[str, list[str]]:
 
 def main() -> None:
     for row, tests in by_row(rulebook()).items():
-        waits = f"waits for kueue mode: {WAITING[row]}" if row in WAITING and not tests else ""
-        sys.stdout.write(f"{row:4} {waits}{', '.join(sorted(set(tests)))}\n")
+        sys.stdout.write(f"{row:4} {', '.join(sorted(set(tests)))}\n")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,13 @@
-"""Every row of the page is reached by a test through a public call, or waits for kueue mode by name."""
+"""Every row of the page is reached by a test through a public call."""
 
 from __future__ import annotations
 
 from dispatch_kubeflow.machine.rules import rulebook
-from tests.row_listing import WAITING, by_row, reached
+from tests.row_listing import by_row, reached
 
 
-def test_every_row_of_the_page_is_reached_by_a_test_or_waits_for_kueue_mode_by_name() -> None:
-    unreached = [row for row, tests in by_row(rulebook()).items() if not tests and row not in WAITING]
-    assert unreached == []
-
-
-def test_no_row_waits_that_a_test_reaches() -> None:
-    rows = by_row(rulebook())
-    assert [row for row in WAITING if rows[row]] == []
+def test_every_row_of_the_page_is_reached_by_a_test() -> None:
+    assert [row for row, tests in by_row(rulebook()).items() if not tests] == []
 
 
 def test_every_rule_that_a_test_names_exists() -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from . import names, workload
 from .notes import Notes, PodNote, out_of_service
-from .record import CLOSED, LIFTED, read_record
+from .record import CLOSED, LIFTED, gates, read_record
 from .resting import TERMINAL_PHASES, Remains, end_known
-from .seen import Node, Pod, TrainJob
+from .seen import Node, Pod, TrainJob, Workload
 from .state import JobSetFact, terminal
 from .trainjob import Mode
 
@@ -186,19 +187,30 @@ def complete(notes: Notes | None, trainjob: TrainJob | None) -> bool:
     return notes is not None and notes.complete_at(generation)
 
 
-def may_make_pods(trainjob: TrainJob | None, *, jobset: JobSetFact, remains: Remains, mode: Mode) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A TrainJob's Workloads, and the name of our check on them."""
+
+    workloads: Sequence[Workload]
+    check_name: str
+
+
+def may_make_pods(
+    trainjob: TrainJob | None, *, jobset: JobSetFact, remains: Remains, mode: Mode, queued: Queued | None = None
+) -> tuple[str, ...]:
     """What could still make a pod of the attempt, in words; empty if nothing can.
 
     C25's test, and the TrainJob itself: one that is not suspended and has not provably completed lets Trainer make
-    its JobSet again, a failed one above all; and one that waits its turn in Kueue may get it.
+    its JobSet again, a failed one above all; and one that waits its turn in Kueue may get it. `queued`: what keeps it
+    waiting; without it, in kueue mode, only this generation of the TrainJob is spoken of, which Kueue would change.
     """
     found = [str(each) for each in remains.controllers]
     if trainjob is not None:
-        found += _trainjob_may(trainjob, jobset=jobset, mode=mode)
+        found += _trainjob_may(trainjob, jobset=jobset, mode=mode, queued=queued)
     return tuple(found)
 
 
-def _trainjob_may(trainjob: TrainJob, *, jobset: JobSetFact, mode: Mode) -> Iterable[str]:
+def _trainjob_may(trainjob: TrainJob, *, jobset: JobSetFact, mode: Mode, queued: Queued | None) -> Iterable[str]:
     record = read_record(trainjob.metadata.annotations)
     ended = terminal(trainjob)
     completed = ended == "complete" and (jobset == "this" or (jobset == "gone" and record.gate == LIFTED))
@@ -209,3 +221,14 @@ def _trainjob_may(trainjob: TrainJob, *, jobset: JobSetFact, mode: Mode) -> Iter
         yield f"TrainJob {name} is not suspended" + (", and failed" if ended in {"failed", "deadline"} else "")
     elif mode == "kueue" and record.stopped is not True:
         yield f"TrainJob {name} is neither gated nor held, so Kueue may admit it"
+    elif mode == "kueue" and queued is not None:
+        yield from _kueue_may(trainjob, queued)
+
+
+def _kueue_may(trainjob: TrainJob, queued: Queued) -> Iterable[str]:
+    """What of a TrainJob whose record stops it Kueue could start all the same."""
+    for each in queued.workloads:
+        if not workload.enforces(each, queued.check_name):
+            yield f"Workload {each.metadata.name} is free to run, whatever the record says"
+    if not queued.workloads and names.KUEUE_GATE not in gates(trainjob.metadata.annotations.gated_by):
+        yield f"TrainJob {trainjob.metadata.name} has no Workload, and what Kueue makes of a new one is not known"

@@ -390,6 +390,49 @@ class AdmissionCheck(_Kept, frozen=True, gc=False):
     status: AdmissionCheckStatus = AdmissionCheckStatus()
 
 
+class LocalQueueSpec(_Kept, frozen=True, gc=False):
+    """Which ClusterQueue a namespace's queue leads to."""
+
+    cluster_queue: str = ""
+
+
+class LocalQueue(_Kept, frozen=True, gc=False):
+    """A LocalQueue."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata = Metadata()
+    spec: LocalQueueSpec = LocalQueueSpec()
+
+
+class CheckOfQueue(_Kept, frozen=True, gc=False):
+    """One admission check of a ClusterQueue; without `on_flavors` it is asked for every flavor."""
+
+    name: str = ""
+    on_flavors: tuple[str, ...] = ()
+
+
+class ChecksOfQueue(_Kept, frozen=True, gc=False):
+    """The admission checks of a ClusterQueue."""
+
+    admission_checks: tuple[CheckOfQueue, ...] = ()
+
+
+class ClusterQueueSpec(_Kept, frozen=True, gc=False):
+    """What a ClusterQueue asks before it admits."""
+
+    admission_checks_strategy: ChecksOfQueue = ChecksOfQueue()
+
+
+class ClusterQueue(_Kept, frozen=True, gc=False):
+    """A ClusterQueue."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata = Metadata()
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+
+
 class ConfigMap(_Kept, frozen=True, gc=False):
     """Trainer's runtime snapshot, or our notes."""
 

@@ -13,6 +13,7 @@ from .record import gates, precondition
 from .seen import Workload, condition, is_true
 
 CheckFact = Literal["absent", "pending", "ready", "retry", "rejected"]
+Shown = Literal["none", "no-gate", "no-check", "complete"]
 _CHECK_FACTS: dict[str, CheckFact] = {"Pending": "pending", "Ready": "ready", "Retry": "retry", "Rejected": "rejected"}
 
 
@@ -63,7 +64,10 @@ def waiting(workload: Workload) -> Waiting | None:
     if is_true(conditions, "Finished"):
         return None
     if not workload.spec.active:
-        return Waiting("Deactivated", "the Workload is not active")
+        held = workload.metadata.annotations.held
+        if held is not None:
+            return Waiting("Held", f"hold {held} keeps the Workload inactive")
+        return Waiting("Deactivated", "somebody else made the Workload inactive")
     if is_true(conditions, "Admitted"):
         return None
     evicted = condition(conditions, "Evicted")
@@ -73,8 +77,21 @@ def waiting(workload: Workload) -> Waiting | None:
     if quota is None:
         return Waiting("Pending", "Kueue has not looked at the Workload yet")
     if quota.status == "True":
-        return Waiting("AdmissionChecks", "quota is reserved; an admission check is not Ready")
+        left = [f"{each.name} is {each.state}" for each in workload.status.admission_checks if each.state != "Ready"]
+        return Waiting("AdmissionChecks", "quota is reserved; " + (", ".join(left) or "every admission check is Ready"))
     return Waiting(quota.reason or "Pending", quota.message or "")
+
+
+def must_hold(workload: Workload, instance: int) -> bool:
+    """Whether a hold of this instance has to be written on it.
+
+    Also where an older one still keeps it inactive, for the controller may be about to end that. One that somebody else
+    made inactive is left as it is: it does not run, and to mark it would have a release undo what was never ours.
+    """
+    if workload.spec.active:
+        return True
+    held = workload.metadata.annotations.held
+    return held is not None and held != str(instance)
 
 
 def hold_patch(workload: Workload, instance: int) -> dict[str, Any]:
@@ -83,7 +100,7 @@ def hold_patch(workload: Workload, instance: int) -> dict[str, Any]:
     return {"metadata": {**metadata, "annotations": {names.HELD: str(instance)}}, "spec": {"active": False}}
 
 
-def shows(workloads: Sequence[Workload], check_name: str) -> Literal["none", "no-gate", "no-check", "complete"]:
+def shows(workloads: Sequence[Workload], check_name: str) -> Shown:
     """Whether a new TrainJob's Workload has come with both gate and check (C29); they come up to 0.1 s apart."""
     if not workloads:
         return "none"

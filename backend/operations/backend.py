@@ -25,6 +25,7 @@ from dispatch_kubeflow.machine.identifiers import (
 )
 from dispatch_kubeflow.machine.inputs import shown
 from dispatch_kubeflow.machine.references import check_reference
+from dispatch_kubeflow.machine.rules import rulebook
 from dispatch_kubeflow.machine.values import JobSpec, ObjectRef, Settings, Stream
 
 from . import ceased, factory, find, hold_family, output, start, stop, stop_job, watch
@@ -52,7 +53,11 @@ def make_backend(
     if ctx is None:
         ctx = Context.background(clock=clock)
     check_context(ctx, operation="factory")
-    return Backend(factory.connect(Settings.parse(settings), ctx.child(), clock))
+    checked = Settings.parse(settings)
+    if checked.mode == "kueue":
+        facts = {"problem": "kueue-mode"}
+        rulebook().settle("support", operation="factory", mode="kueue", facts=facts, subject="mode", details={})
+    return Backend(factory.connect(checked, ctx.child(), clock))
 
 
 class Backend:
@@ -366,6 +371,8 @@ class Backend:
     def _hold_capability(self) -> Capability:
         gates = self._adapter.gates
         match gates.access:
+            case "read-write" if gates.no_hold is not None:
+                return Capability("no", gates.no_hold)
             case "read-write":
                 return Capability("yes", "this Backend may write")
             case "read-only":

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dispatch_kubeflow.backend.objects import evidence, names, notes, seen, state
+from dispatch_kubeflow.backend.objects import evidence, names, notes, seen, state, workload
 from dispatch_kubeflow.backend.objects.describe import conclude
 from dispatch_kubeflow.backend.objects.found import Cessation
 from dispatch_kubeflow.backend.objects.notes import Notes
@@ -25,6 +25,7 @@ from dispatch_kubeflow.backend.requests.resources import (
     PODS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
+    WORKLOADS,
     Resource,
 )
 from dispatch_kubeflow.machine.values import ObjectRef
@@ -58,6 +59,7 @@ class _Attempt:
     """What was read of an attempt, in this order. `complete`: whether the notes know every pod it ever had."""
 
     trainjob: seen.TrainJob | None
+    workloads: tuple[seen.Workload, ...]
     jobset: seen.JobSet | None
     jobs: tuple[seen.Job, ...]
     notes: Notes | None
@@ -169,12 +171,21 @@ def _guessed_name(ref: ObjectRef) -> str:
 
 def _read(call: Call, asked: _Asked, trainjob: seen.TrainJob | None) -> _Attempt:
     ours = f"{names.JOBSET_NAME}={asked.name}"
+    workloads = _workloads(call, trainjob)
     jobset = _seen(call.look(JOB_SETS, asked.name, seen.JobSet))
     jobs = call.list(JOBS, ours, seen.Job)
     generation = None if trainjob is None else trainjob.metadata.generation
     kept = [] if asked.uid is None else _notes(call, asked.name, asked.uid)
     complete = any(each.complete_at(generation) for each in kept)
-    return _Attempt(trainjob, jobset, jobs, _together(kept), complete, call.list(PODS, ours, seen.Pod))
+    return _Attempt(trainjob, workloads, jobset, jobs, _together(kept), complete, call.list(PODS, ours, seen.Pod))
+
+
+def _workloads(call: Call, trainjob: seen.TrainJob | None) -> tuple[seen.Workload, ...]:
+    """In kueue mode, what keeps the TrainJob from running."""
+    if trainjob is None or call.mode == "plain":
+        return ()
+    uid = trainjob.metadata.uid
+    return workload.of(uid, call.list(WORKLOADS, names.workload_selector(uid), seen.Workload))
 
 
 def _seen(found: Got[T] | None) -> T | None:
@@ -228,4 +239,6 @@ def _may_make(call: Call, name: str, found: _Attempt) -> tuple[str, ...]:
     jobset: state.JobSetFact = "gone"
     if found.trainjob is not None:
         jobset = state.jobset_fact(found.trainjob, found.jobset)
-    return evidence.may_make_pods(found.trainjob, jobset=jobset, remains=left, mode=call.adapter.settings.mode)
+    settings = call.adapter.settings
+    queued = evidence.Queued(found.workloads, settings.admission_check or "")
+    return evidence.may_make_pods(found.trainjob, jobset=jobset, remains=left, mode=settings.mode, queued=queued)

@@ -1,5 +1,6 @@
 """A Backend is given only where it can keep its word: the cluster serves what it needs, the user may read what it must
-see, and, in plain mode, nothing but the TrainJob's own `suspend` decides whether a job runs.
+see, and what decides whether a job runs is there: in plain mode nothing but the TrainJob's own `suspend`, in kueue mode
+our AdmissionCheck on the queue.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dispatch_kubeflow.backend.requests.resources import (
     JOB_SETS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
+    WORKLOADS,
+    Resource,
 )
 from dispatch_kubeflow.machine.context import Clock, Context
 from dispatch_kubeflow.machine.extensions import RuntimeRef
@@ -24,18 +27,18 @@ from dispatch_kubeflow.machine.settings import Settings
 
 from .adapter import Adapter, InFlight, Permissions
 from .call import Call, Got
-from .gates import READ_LOG, READ_NODES, WRITES, Gates, missing, reads, review
+from .gates import READ_LOG, READ_NODES, Gates, Looked, look, missing, reads, review
 from .hub import Hub
 
-GROUP_VERSIONS = (TRAIN_JOBS, JOB_SETS)
+
+def group_versions(mode: str) -> tuple[Resource, ...]:
+    """A kind of each group-version that has to be served (C13)."""
+    return (TRAIN_JOBS, JOB_SETS, WORKLOADS) if mode == "kueue" else (TRAIN_JOBS, JOB_SETS)
 
 
 def connect(settings: Settings, ctx: Context, clock: Clock) -> Adapter:
     """The parts of a Backend, once everything that Factory asks of a cluster was found (C8, C13, C14, C15)."""
     book = rulebook()
-    if settings.mode == "kueue":
-        facts = {"problem": "kueue-mode"}
-        book.settle("support", operation="factory", mode=settings.mode, facts=facts, subject="mode", details={})
     cluster = load_access(
         book=book,
         kubeconfig=settings.kubeconfig,
@@ -51,7 +54,7 @@ def connect(settings: Settings, ctx: Context, clock: Clock) -> Adapter:
             clock=clock,
             door=door,
             permissions=Permissions(log=False, nodes=False),
-            gates=Gates(read_only=settings.read_only, lacking=(), looked_at=clock.monotonic(), queueless=False),
+            gates=_gates(settings, Looked(), clock),
             hub=Hub(door, settings, clock),
             in_flight=InFlight(book, clock, settings.call_bound, settings.mode),
         )
@@ -62,6 +65,12 @@ def connect(settings: Settings, ctx: Context, clock: Clock) -> Adapter:
         if adapter.gates.access == "read-write":
             ensure_queueless(call)
     return adapter
+
+
+def _gates(settings: Settings, looked: Looked, clock: Clock) -> Gates:
+    # In kueue mode a job has its queue, and what becomes of those without one is no matter.
+    queueless = settings.mode == "kueue"
+    return Gates(read_only=settings.read_only, looked=looked, looked_at=clock.monotonic(), queueless=queueless)
 
 
 @contextmanager
@@ -75,7 +84,7 @@ def _closed_on_error(door: Door) -> Iterator[None]:
 
 def _discover(call: Call) -> None:
     absent = []
-    for resource in GROUP_VERSIONS:
+    for resource in group_versions(call.mode):
         reply = call.adapter.door.discover(resource.group, resource.version, call.ctx, operation=call.operation)
         if reply.failure is None:
             continue
@@ -100,10 +109,10 @@ def _review(call: Call) -> None:
             call.refuse(answer)
     adapter.permissions = Permissions(log=allowed[0] is True, nodes=allowed[1] is True)
     if not adapter.settings.read_only:
-        writes = missing(call, WRITES)
-        if isinstance(writes, Failure):
-            call.refuse(writes)
-        adapter.gates = Gates(read_only=False, lacking=writes, looked_at=adapter.clock.monotonic(), queueless=False)
+        looked = look(call)
+        if isinstance(looked, Failure):
+            call.refuse(looked)
+        adapter.gates = _gates(adapter.settings, looked, adapter.clock)
 
 
 def ensure_queueless(call: Call) -> None:

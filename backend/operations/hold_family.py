@@ -5,26 +5,47 @@ the record and, in plain mode, `spec.suspend` in one patch that applies only to 
 all that could still run is looked at, the pods last (C25). A conflict starts a new try from the first read, eight in
 all.
 
-Open and Release read their TrainJob by listing those of its job, which costs no more than reading it alone and shows
-the job's other attempts: pods take a moment to appear, so a list of pods says nothing of a TrainJob just opened.
+In kueue mode `spec.suspend` is Kueue's, and nothing here makes a job run: Open and Release write the record alone, and
+the admission controller does what C25 asks before it lets the job go. A hold is enforced on the Workload: `holding`.
+
+In plain mode Open and Release read their TrainJob by listing those of its job, which costs no more than reading it
+alone and shows the job's other attempts: pods take a moment to appear, so a list of pods says nothing of a TrainJob
+just opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from dispatch_kubeflow.backend.objects import names, resting, runtime_copy, seen, state, trainjob
-from dispatch_kubeflow.backend.objects.record import CLOSED, LIFTED, Hold, Record, read_record, record_patch
+from dispatch_kubeflow.backend.objects import names, resting, runtime_copy, seen, state, trainjob, workload
+from dispatch_kubeflow.backend.objects.admission import may_run
+from dispatch_kubeflow.backend.objects.record import (
+    CLOSED,
+    LIFTED,
+    Hold,
+    Record,
+    gates,
+    read_record,
+    record_patch,
+    without_our_gate,
+)
 from dispatch_kubeflow.backend.requests import Failure, Request
-from dispatch_kubeflow.backend.requests.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from dispatch_kubeflow.backend.requests.resources import (
+    JOB_SETS,
+    JOBS,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    WORKLOADS,
+)
 from dispatch_kubeflow.machine.rules.model import Edge
 from dispatch_kubeflow.machine.values import ObjectRef
 
-from . import ownership
+from . import holding, ownership
 from .call import TRIES, Call, Got, never, outcome, unreadable
 from .views import state_of
 
@@ -39,6 +60,7 @@ class Target:
     ended: bool
     jobset: Got[seen.JobSet] | None
     jobset_read: bool
+    workloads: tuple[seen.Workload, ...] = ()
 
     @property
     def metadata(self) -> seen.Metadata:
@@ -68,6 +90,8 @@ class Write:
     gate: Literal["lifted"] | None = None
     hold: Hold | None = None
     suspend: bool | None = None
+    gated_by: str | None = None
+    """Kueue mode: the admission gates as they stand, from which ours is taken."""
 
     @property
     def nothing(self) -> bool:
@@ -79,7 +103,7 @@ Plan = Callable[[Call, ObjectRef, Target], Write]
 
 def open_(call: Call, ref: ObjectRef) -> None:
     """Lift the gate. A gate that is lifted, and a `suspend` that is right, are a success and write nothing."""
-    _try(call, ref, None, _plan_open)
+    _try(call, ref, None, _plan_open if call.mode == "plain" else _plan_open_queued)
 
 
 def hold(call: Call, ref: ObjectRef, instance: int) -> None:
@@ -88,9 +112,11 @@ def hold(call: Call, ref: ObjectRef, instance: int) -> None:
     def plan(call: Call, _: ObjectRef, target: Target) -> Write:
         edge = _register(call, target, instance)
         kept = Hold(instance, held=True) if edge.does == "write-record" else None
-        return Write(hold=kept, suspend=None if target.suspended else True)
+        return Write(hold=kept, suspend=True if call.mode == "plain" and not target.suspended else None)
 
-    _try(call, ref, instance, plan)
+    target = _try(call, ref, instance, plan)
+    if call.mode == "kueue":
+        holding.enforce(call, target.metadata, instance, target.workloads)
 
 
 def release(call: Call, ref: ObjectRef, instance: int) -> None:
@@ -99,7 +125,7 @@ def release(call: Call, ref: ObjectRef, instance: int) -> None:
     def plan(call: Call, ref: ObjectRef, target: Target) -> Write:
         edge = _register(call, target, instance)
         kept = Hold(instance, held=False) if edge.does == "write-record" else None
-        if target.ended:
+        if target.ended or call.mode == "kueue":
             return Write(hold=kept)
         wanted = target.gate == CLOSED
         if wanted == target.suspended:
@@ -125,21 +151,39 @@ def _plan_open(call: Call, ref: ObjectRef, target: Target) -> Write:
     return Write(gate=LIFTED if lifts else None, suspend=None if wanted == target.suspended else wanted)
 
 
-def _try(call: Call, ref: ObjectRef, instance: int | None, plan: Plan) -> None:
+def _plan_open_queued(call: Call, ref: ObjectRef, target: Target) -> Write:
+    lifts = target.gate == CLOSED
+    gated_by = target.metadata.annotations.gated_by
+    ours = gated_by if names.KUEUE_GATE in gates(gated_by) else None
+    if not lifts and ours is None:
+        return Write()
+    _check_copy(call, ref, target)
+    if lifts:
+        _check_digest(call, target)
+    return Write(gate=LIFTED if lifts else None, gated_by=ours)
+
+
+def _try(call: Call, ref: ObjectRef, instance: int | None, plan: Plan) -> Target:
+    """Read, judge and write, again after each conflict; the target as it was read for what stands now."""
     last: Failure | None = None
     for _ in range(TRIES):
         target = _read(call, ref, instance)
         write = plan(call, ref, target)
         if write.nothing:
-            return
+            return target
         metadata = target.metadata
         body = record_patch(
-            metadata.uid, metadata.resource_version, gate=write.gate, hold=write.hold, suspend=write.suspend
+            metadata.uid,
+            metadata.resource_version,
+            gate=write.gate,
+            hold=write.hold,
+            suspend=write.suspend,
+            gated_by=write.gated_by,
         )
         reply = call.patch(TRAIN_JOBS, ref.name, body)
         if reply.failure is None:
             _check_written(call, target, write, reply.object or {})
-            return
+            return target
         last = reply.failure
         if outcome(call.judge(last)) != "conflict":
             call.refuse(last)
@@ -152,6 +196,7 @@ def _try(call: Call, ref: ObjectRef, instance: int | None, plan: Plan) -> None:
         details={"tries": TRIES},
         cause=None if last is None else last.cause,
     )
+    return never("a call whose tries are spent is refused")
 
 
 def _read(call: Call, ref: ObjectRef, instance: int | None) -> Target:
@@ -168,14 +213,20 @@ def _read(call: Call, ref: ObjectRef, instance: int | None) -> Target:
         ended = ended or state_of(call, found, None if jobset is None else jobset.seen) == "ended"
     kept = read_record(found.metadata.annotations)
     target = Target(got, others, kept, ended, jobset, terminal)
-    _judge(call, target, same=same, instance=instance)
+    if call.mode == "plain":
+        _judge(call, target, same=same, instance=instance, found="present")
+        return target
+    _judge(call, target, same=same, instance=instance, found="unread")
+    listed = call.list(WORKLOADS, names.workload_selector(ref.uid), seen.Workload)
+    target = replace(target, workloads=workload.of(ref.uid, listed))
+    _judge(call, target, same=same, instance=instance, found="present" if target.workloads else "absent")
     return target
 
 
 def _read_job(call: Call, ref: ObjectRef) -> tuple[Got[seen.TrainJob], tuple[seen.TrainJob, ...]]:
     """The TrainJob of the reference and, for a call after which pods may start, the others of its job."""
     named = names.parse_name(ref.name)
-    if call.operation == "hold" or named is None:
+    if call.operation == "hold" or call.mode == "kueue" or named is None:
         return call.get(TRAIN_JOBS, ref.name, seen.TrainJob), ()
     listed = call.list(TRAIN_JOBS, names.job_selector(call.adapter.settings.name, named[0]), Whole)
     bodies = [each.body() for each in listed]
@@ -210,7 +261,14 @@ def _other(body: Mapping[str, Any]) -> seen.TrainJob:
     return seen.TrainJob(metadata=seen.Metadata(name=str(body["metadata"].get("name"))))
 
 
-def _judge(call: Call, target: Target, *, same: bool, instance: int | None) -> None:
+def _judge(
+    call: Call,
+    target: Target,
+    *,
+    same: bool,
+    instance: int | None,
+    found: Literal["unread", "present", "absent"],
+) -> None:
     annotations = target.metadata.annotations
     kept = target.record
     compared = "newer" if instance is None or kept.hold is None else kept.hold.compare(instance)
@@ -233,7 +291,7 @@ def _judge(call: Call, target: Target, *, same: bool, instance: int | None) -> N
         gate="unreadable" if annotations.mode is None else kept.gate_fact,
         hold=kept.hold_fact,
         instance=compared,
-        workload="present",
+        workload=found,
         details={
             "seen": _instead(target.metadata, same=same, ours=ours),
             "state": "being deleted" if target.metadata.deleting else "ended",
@@ -313,7 +371,7 @@ def _check_rests(call: Call, ref: ObjectRef, target: Target, *, looked_at_contro
     identity = names.named_identity(target.metadata)
     job, attempt = (identity.job, identity.attempt) if identity is not None else names.parse_name(ref.name) or ("", 0)
     selector = names.job_selector(call.adapter.settings.name, job)
-    running = [each.metadata.name for each in target.others if _may_run(each)]
+    running = [each.metadata.name for each in target.others if may_run(each)]
     if running:
         _settle_rest(call, "other-attempt", [f"TrainJob {name}" for name in running])
     own: seen.JobSet | None = None
@@ -330,14 +388,6 @@ def _check_rests(call: Call, ref: ObjectRef, target: Target, *, looked_at_contro
     others = [each for each in jobsets if each.metadata.name != ref.name]
     remains = resting.remains(attempt, jobset=own, jobs=jobs, pods=pods, others=others)
     _settle_rest(call, remains.fact, list(map(str, remains.items)))
-
-
-def _may_run(other: seen.TrainJob) -> bool:
-    """Whether another attempt's TrainJob may start pods at any moment: neither suspended nor ended.
-
-    An end is taken at its word here, for its JobSet is looked at afterwards, and an ended one makes no pods.
-    """
-    return not other.spec.suspend and state.terminal(other) == "none"
 
 
 def _settle_rest(call: Call, fact: str, left: list[str]) -> None:
@@ -357,6 +407,10 @@ def _check_written(call: Call, target: Target, write: Write, answer: Mapping[str
             (names.HOLD, write.hold or target.hold, stands.hold),
             ("spec.suspend", target.suspended if write.suspend is None else write.suspend, found.spec.suspend),
         ]
+        if write.gated_by is not None:
+            pairs.append(
+                (names.ADMISSION_GATED_BY, without_our_gate(write.gated_by), found.metadata.annotations.gated_by)
+            )
         differences = [f"{path}: meant {meant}, answered {got}" for path, meant, got in pairs if meant != got]
     call.settle(
         "written",

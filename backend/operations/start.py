@@ -28,7 +28,7 @@ from dispatch_kubeflow.backend.requests.resources import (
 from dispatch_kubeflow.machine.rules import Rule
 from dispatch_kubeflow.machine.values import JobSpec, ObjectRef
 
-from . import factory, notes, ownership
+from . import factory, notes, ownership, queued
 from .call import TRIES, Call, Got, never, outcome, unreadable
 from .stopping import Stopped, stop_refused
 from .views import state_of
@@ -55,17 +55,22 @@ def start(call: Call, identity: Identity, spec: JobSpec) -> ObjectRef:
     """Create the TrainJob of an attempt, gated; its reference. Every failure is a row of `start` or `request`."""
     source = read_source(call, spec, identity.name)
     _look_for_leftovers(call, identity)
+    if call.mode == "kueue":
+        queued.look_at_check(call)
     nonce = uuid.uuid4().hex
     copy = _make_copy(call, source, identity, spec, nonce)
-    written = trainjob.build(identity, spec, namespace=call.namespace, mode="plain", nonce=nonce)
+    settings = call.adapter.settings
+    written = trainjob.build(
+        identity, spec, namespace=call.namespace, mode=settings.mode, nonce=nonce, queue=settings.queue
+    )
     created = _create(call, identity, written, nonce, copy)
     _compare(call, written, created, created.seen, copy)
     _set_owner(call, created.seen, copy)
     _read_back(call, written, created.seen, copy)
+    if call.mode == "kueue":
+        _await_workload(call, created.seen, copy)
     notes.forget(call, identity.name)
-    return ObjectRef(
-        call.adapter.settings.name, call.namespace, TRAIN_JOBS.kind, identity.name, created.seen.metadata.uid
-    )
+    return ObjectRef(settings.name, call.namespace, TRAIN_JOBS.kind, identity.name, created.seen.metadata.uid)
 
 
 def read_source(call: Call, spec: JobSpec, object_name: str | None) -> runtime_copy.Source:
@@ -79,7 +84,7 @@ def read_source(call: Call, spec: JobSpec, object_name: str | None) -> runtime_c
     if isinstance(source, seen.Unreadable):
         call.settle("runtime", finding="runtime-trainer-job", details={"key": "spec", "value": source.problem})
         never("a runtime without a spec is refused")
-    problems = runtime_rules.problems(source.spec, spec, mode="plain", object_name=object_name)
+    problems = runtime_rules.problems(source.spec, spec, mode=call.adapter.settings.mode, object_name=object_name)
     for problem in problems:
         call.settle("runtime", finding=problem.rule, details={"key": problem.path, "value": problem.value})
     if call.operation == "start":
@@ -100,7 +105,8 @@ def _look_for_leftovers(call: Call, identity: Identity) -> None:
     if isinstance(left, Got):
         jobset = what[1] if isinstance(what[1], seen.JobSet) else None
         pods = call.try_list(PODS, f"{names.JOBSET_NAME}={identity.name}", seen.Pod)
-        state = state_of(call, left.seen, jobset, () if isinstance(pods, Failure) else pods)
+        workloads = queued.workloads_of(call, left.seen.metadata.uid) if call.mode == "kueue" else ()
+        state = state_of(call, left.seen, jobset, () if isinstance(pods, Failure) else pods, workloads)
         _settle(call, "leftover", "trainjob-there", details={"name": identity.name, "state": state})
     # Whatever else that read gave: something of the name is left, and may run.
     _settle(call, "leftover", "leftover-there", details={"name": identity.name, "seen": what[0]})
@@ -305,6 +311,26 @@ def _compare(
         details = {"difference": "; ".join(map(str, differences))}
         _settle(call, "read-back", "differs", details=details)
         _stop_and_refuse(call, "read-back", "differs", created, copy, details, None, found)
+
+
+def _await_workload(call: Call, created: seen.TrainJob, copy: Copy) -> None:
+    """Step 7, in kueue mode: its Workload has to come, with gate and check (C29, C30)."""
+    found = queued.await_workload(call, created.metadata.uid)
+    if found is None:
+        return
+    if isinstance(found, queued.Incomplete):
+        result, details, cause = found.result, {"seen": found.seen}, None
+    elif call.ctx.ended is not None:
+        # What this attempts can't be sent: the TrainJob remains, gated, and Find shows it.
+        stopped = stop_refused(call, created.metadata, None, copy_name=copy.name, copy_uid=copy.uid)
+        _settle(call, "workload", "context-ended", details={}, cause=stopped.cause)
+        never("a wait whose context ended is refused")
+    else:
+        result, details, cause = _result(call, found), dict(found.details), found.cause
+    rule = _settle(call, "workload", result, details=details, cause=cause)
+    if rule.gives == "stop" or not isinstance(found, Failure):
+        _stop_and_refuse(call, "workload", result, created, copy, details, cause)
+    call.refuse(found)
 
 
 def _stop_and_refuse(

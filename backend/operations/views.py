@@ -19,6 +19,12 @@ def state_of_view(call: Call, view: state.View) -> str:
     return gives
 
 
-def state_of(call: Call, trainjob: seen.TrainJob, jobset: seen.JobSet | None, pods: Sequence[seen.Pod] = ()) -> str:
-    """The same, of a TrainJob and the JobSet of its name, where nothing else was fetched."""
-    return state_of_view(call, state.View(trainjob, jobset, pods=pods))
+def state_of(
+    call: Call,
+    trainjob: seen.TrainJob,
+    jobset: seen.JobSet | None,
+    pods: Sequence[seen.Pod] = (),
+    workloads: Sequence[seen.Workload] = (),
+) -> str:
+    """The same, of a TrainJob and the JobSet of its name, with what else was fetched."""
+    return state_of_view(call, state.View(trainjob, jobset, pods=pods, workloads=workloads))

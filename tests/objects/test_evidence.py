@@ -1,9 +1,10 @@
 import pytest
 
-from dispatch_kubeflow.backend.objects import evidence, notes, resting
+from dispatch_kubeflow.backend.objects import evidence, names, notes, resting, seen
 from dispatch_kubeflow.backend.objects.notes import End, Notes, PodNote
 from tests.objects import made
 from tests.objects.made import BOOT, NODE_UID, condition, job, jobset, pod, succeeded, trainjob
+from tests.objects.samples import read
 
 COMPLETE = condition("Complete")
 FAILED = condition("Failed", reason="FailedJobs")
@@ -243,3 +244,27 @@ def test_what_could_still_make_a_pod(expected, found_trainjob, how):
 
 def test_a_failed_trainjob_that_is_not_suspended_says_so():
     assert may(trainjob(FAILED)) == ("TrainJob resnet-1 is not suspended, and failed",)
+
+
+@pytest.mark.parametrize(
+    ("free", "found", "annotated"),
+    [
+        (False, made.workload(gated_by=names.KUEUE_GATE), {}),
+        (False, made.workload(), {}),
+        (False, made.workload(active=False), {}),
+        (True, made.workload(check="Ready"), {}),
+        (True, made.workload(check=None), {}),
+        (True, made.workload(condition("Admitted")), {}),
+        (True, None, {}),
+        (False, None, {names.ADMISSION_GATED_BY: names.KUEUE_GATE}),
+    ],
+)
+def test_what_keeps_a_stopped_job_of_kueue_mode_waiting_must_be_there(free, found, annotated):
+    annotations = {names.GATE: "closed", names.HOLD: "1/held", **annotated}
+    stopped = read(
+        {"metadata": {"name": "resnet-1", "annotations": annotations}, "spec": {"suspend": True}}, seen.TrainJob
+    )
+    queued = evidence.Queued(() if found is None else (found,), "dispatch-hold")
+    nothing = resting.remains(1, jobset=None, jobs=(), pods=())
+    said = evidence.may_make_pods(stopped, jobset="gone", remains=nothing, mode="kueue", queued=queued)
+    assert bool(said) is free

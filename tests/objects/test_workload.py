@@ -92,6 +92,18 @@ def test_real_workloads_say_why_they_wait(name, reason):
     assert workload.waiting(real(name)).reason == reason
 
 
+def test_a_hold_s_inactive_workload_is_told_from_somebody_else_s():
+    assert workload.waiting(made.workload(active=False, held="4")).reason == "Held"
+    assert "4" in workload.waiting(made.workload(active=False, held="4")).message
+    assert workload.waiting(made.workload(active=False)).reason == "Deactivated"
+
+
+def test_a_workload_with_quota_names_the_checks_it_waits_for():
+    quota = condition("QuotaReserved")
+    assert workload.waiting(made.workload(quota)).message == "quota is reserved; dispatch-hold is Pending"
+    assert workload.waiting(made.workload(quota, check="Ready")).message.endswith("every admission check is Ready")
+
+
 @pytest.mark.parametrize("name", ["running", "readmitted", "finished", "failed"])
 def test_admitted_and_finished_workloads_wait_for_nothing(name):
     assert workload.waiting(real(name)) is None
@@ -100,6 +112,14 @@ def test_admitted_and_finished_workloads_wait_for_nothing(name):
 def test_a_reason_that_kueue_does_not_give_is_still_said():
     assert workload.waiting(made.workload(condition("Evicted"))).reason == "Evicted"
     assert workload.waiting(made.workload(condition("QuotaReserved", "False"))).reason == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("active", "held", "must"),
+    [(True, None, True), (True, "4", True), (False, None, False), (False, "4", False), (False, "3", True)],
+)
+def test_a_hold_is_written_unless_it_stands_or_somebody_else_s_deactivation_does(active, held, must):
+    assert workload.must_hold(made.workload(active=active, held=held), 4) is must
 
 
 def test_holding_makes_it_inactive_under_the_instance():

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dispatch_kubeflow.backend import JobSpec, ObjectRef, factory
+from dispatch_kubeflow.backend.embedded import KueueConfiguration
 from dispatch_kubeflow.backend.embedded.cluster import Cluster
 from dispatch_kubeflow.backend.embedded.kubelet import Script, ScriptedKubelet
 from dispatch_kubeflow.backend.embedded.server import Server
@@ -44,9 +45,12 @@ COPY = r"/namespaces/[^/]+/trainingruntimes/[^/?]+"
 class World:
     """A cluster, a proxy before it that a test may meddle with, and Backends that go through the proxy."""
 
-    def __init__(self, folder: pathlib.Path, script: Script | None = None) -> None:
+    def __init__(
+        self, folder: pathlib.Path, script: Script | None = None, kueue: KueueConfiguration | None = None
+    ) -> None:
         self.folder = folder
-        self.cluster = Cluster(kubelet=ScriptedKubelet(script or Script(stop_after=0.05)), seed=7)
+        kubelet = ScriptedKubelet(script or Script(stop_after=0.05))
+        self.cluster = Cluster(kubelet=kubelet, seed=7, kueue=kueue)
         self.cluster.__enter__()
         assert self.cluster.server is not None
         self.server: Server = self.cluster.server
