@@ -83,6 +83,7 @@ _ROW_WORDS = {
     "request.cancelled": "context-ended",
     "request.already-exists": "exists",
     "request.conflict": "conflict",
+    "request.read-conflict": "refused",
     "request.wrong-kind": "wrong-kind",
     "request.unauthenticated": "denied",
     "request.forbidden": "denied",

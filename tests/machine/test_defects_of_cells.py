@@ -11,7 +11,7 @@ AGAIN = """
   - id: request.again
     spec: A4
     stage: request
-    when: {channel: api, result: "409", reason: other}
+    when: {channel: api, verb: write, result: "409", reason: other}
     sentinel: ErrRejected
     message: "again"
     concludes: refused
@@ -27,7 +27,7 @@ def test_a_cell_that_no_rule_decides_is_spelled_out(tables):
     complaint = tables.only("no rule decides")
     assert (complaint.file, complaint.rule) == ("request.yaml", None)
     assert complaint.line == tables.line("request.yaml", "rules:\n")
-    assert "cells: channel=api result=409 reason=other" in complaint.text
+    assert "cells: channel=api verb=write result=409 reason=other" in complaint.text
 
 
 def test_uncovered_cells_are_grouped_and_counted(small):
@@ -57,7 +57,7 @@ def test_a_cell_that_two_rules_decide_is_spelled_out(tables):
     assert complaint.line == tables.line("request.yaml", "id: request.again")
     assert complaint.column == 5
     assert "decides the same as request.conflict, and neither yields" in complaint.text
-    assert "cells: channel=api result=409 reason=other" in complaint.text
+    assert "cells: channel=api verb=write result=409 reason=other" in complaint.text
 
 
 def test_an_overlap_that_both_yield_to_a_third_is_no_defect(small):
@@ -76,7 +76,7 @@ def test_a_rule_that_never_wins_is_a_defect(tables):
     complaint = tables.only("never wins a cell")
     assert (complaint.file, complaint.rule) == ("request.yaml", "request.again")
     assert complaint.line == tables.line("request.yaml", "id: request.again")
-    assert "channel=api result=409 reason=other" in complaint.text
+    assert "channel=api verb=write result=409 reason=other" in complaint.text
 
 
 @pytest.mark.parametrize(

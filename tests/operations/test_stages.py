@@ -462,7 +462,7 @@ def test_a_token_file_that_went_empty_is_unauthorized_and_nothing_is_sent(world:
         (401, "Unauthorized", "request.unauthenticated"),
         (403, "Forbidden", "request.forbidden"),
         (404, "NotFound", "request.path-not-found"),
-        (409, "Conflict", "request.conflict"),
+        (409, "Conflict", "request.read-conflict"),
         (410, "Expired", "request.expired"),
         (400, "BadRequest", "request.invalid"),
         (405, "MethodNotAllowed", "request.invalid"),
