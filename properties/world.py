@@ -77,6 +77,8 @@ class Start:
     pod: str
     beside: tuple[tuple[str, str, str], ...]
     """Attempt, index and pod of each that ran."""
+    jobset: str = ""
+    """UID of the JobSet that the pod is of."""
 
 
 class Kubelet(ScriptedKubelet):
@@ -94,7 +96,15 @@ class Kubelet(ScriptedKubelet):
             if run.uid != sandbox.uid and (of := whose(run.pod))[0] == job
         )
         self.starts.append(
-            Start(self.world.clock.monotonic(), job, attempt, index, sandbox.pod["metadata"]["name"], beside)
+            Start(
+                self.world.clock.monotonic(),
+                job,
+                attempt,
+                index,
+                sandbox.pod["metadata"]["name"],
+                beside,
+                (sandbox.pod["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-uid", ""),
+            )
         )
         super().started(sandbox, container)
 
