@@ -109,6 +109,7 @@ bench: $(READY) ## what a decision, a request and a deadline cost; on an idle ma
 	$(BIN)/python -m tests.benchmarks.machine
 	$(BIN)/python -m tests.benchmarks.bench_request_cost
 	$(BIN)/python -m tests.benchmarks.bench_deadline_overshoot
+	$(BIN)/python -m tests.benchmarks.bench_admission
 
 # The real control plane brings its own makefile.
 ifneq ($(wildcard tests/real/Makefile),)

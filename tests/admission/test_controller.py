@@ -1,3 +1,4 @@
+import builtins
 import contextlib
 import http.client
 import os
@@ -8,13 +9,16 @@ import sys
 import threading
 import time
 
+import msgspec
 import pytest
 from ruamel.yaml import YAML
 
+from dispatch_kubeflow.backend.admission import running
 from dispatch_kubeflow.backend.admission.controller import Controller, Place
 from dispatch_kubeflow.backend.admission.leading import LeaseTimes
 from dispatch_kubeflow.backend.admission.metrics import Metrics
 from dispatch_kubeflow.backend.admission.serving import Pages
+from dispatch_kubeflow.backend.cli.app import execute
 from dispatch_kubeflow.backend.embedded.controllers.kinds import NAMESPACES
 from dispatch_kubeflow.backend.requests import Door, load_access
 from dispatch_kubeflow.backend.requests.resources import LEASES, WORKLOADS, Resource
@@ -272,9 +276,63 @@ def test_the_command_runs_until_it_is_told_to_end(scene, tmp_path):
     assert holder(scene, "command") is None
 
 
-def test_times_that_make_two_leaders_are_refused():
-    done = subprocess.run(
-        command("--namespace", "a", "--lease-duration", "10"), capture_output=True, text=True, check=False, timeout=30
+@pytest.fixture
+def given(monkeypatch):
+    """The options that a command line came to, instead of a controller."""
+    found = []
+    monkeypatch.setattr(running, "give_place", found.append)
+    return found
+
+
+def test_the_command_line_checks_its_options_and_gives_its_place(scene, tmp_path, given, capfd):
+    path = str(kubeconfig(scene, tmp_path))
+    assert execute(["admission", "--namespace", "a", "--kubeconfig", path, "--identity", "me"]) == 0
+    (options,) = given
+    assert (options.namespace, options.lease, options.identity, options.port) == ("a", LEASE, "me", 8080)
+    assert options.times == LeaseTimes()
+    assert execute(["admission", "--namespace", "a", "--kubeconfig", path, "--lease-duration", "10"]) == 2
+    assert "a duration longer than the renew deadline" in capfd.readouterr().err
+    assert execute(["admission", "--namespace", "a", "--kubeconfig", "nowhere"]) == 80
+    assert execute(["admission", "--kubeconfig", path]) == 2
+    assert len(given) == 1
+
+
+def test_the_process_that_takes_its_place_is_told_the_options(monkeypatch):
+    told = []
+    monkeypatch.setattr(os, "execve", lambda program, command, environment: told.append((command, environment)))
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
+    options = running.Options(
+        namespace="a",
+        lease=LEASE,
+        identity=None,
+        kubeconfig=None,
+        context=None,
+        host="::",
+        port=1,
+        times=LeaseTimes(),
+        verbose=False,
     )
-    assert done.returncode == 2
-    assert "a duration longer than the renew deadline" in done.stderr
+    running.give_place(options)
+    ((command, environment),) = told
+    assert command[1:3] == ["-m", "dispatch_kubeflow.backend.admission"]
+    assert msgspec.json.decode(command[3], type=running.Options) == options
+    assert environment["MALLOC_ARENA_MAX"] == "4"
+
+
+def test_without_its_extra_the_command_says_what_to_install(monkeypatch, capfd):
+    monkeypatch.setitem(sys.modules, "dispatch_kubeflow.backend.admission.running", None)
+    missing = ModuleNotFoundError("no", name="prometheus_client")
+    monkeypatch.setattr("builtins.__import__", raising(missing, "dispatch_kubeflow.backend.admission.running"))
+    assert execute(["admission", "--namespace", "a"]) == 2
+    assert "prometheus_client is not installed" in capfd.readouterr().err
+
+
+def raising(error, module):
+    original = builtins.__import__
+
+    def imported(name, *arguments, **named):
+        if name == module:
+            raise error
+        return original(name, *arguments, **named)
+
+    return imported

@@ -245,6 +245,22 @@ def test_a_check_of_ours_that_is_seen_later_brings_up_what_carries_it(scene, con
     assert controller.turn() == ["admission.start"]
 
 
+def test_requests_grow_with_changes_and_not_with_workloads():
+    scene = Scene(judges=False)
+    controller = scene.process().lead()
+    names_of = [scene.start(f"job{number}") for number in range(30)]
+    for name in names_of:
+        scene.record(name, lifted=True)
+        scene.workload(name)
+    controller.turn()
+    asked = len(requests(controller))
+    assert asked == 2, "the check's own condition"
+    for name in names_of[:2]:
+        scene.reserve(name)
+        controller.turn()
+    assert len(requests(controller)) - asked == 2 * 8
+
+
 def test_a_record_that_cannot_be_read_starts_nothing(scene, controller, opened):
     scene.reserve(opened)
     broken = {"metadata": {"annotations": {names.HOLD: "perhaps"}}}
