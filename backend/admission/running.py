@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import secrets
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def run(options: Options) -> int:
     access = load_access(book=rulebook(), kubeconfig=options.kubeconfig, context=options.context, clock=clock)
     door = Door(access, request_timeout=REQUEST_TIMEOUT, clock=clock)
     metrics = Metrics()
-    identity = options.identity or f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    identity = options.identity or f"{platform.node()}_{secrets.token_hex(8)}"
     place = Place(options.namespace, options.lease, identity)
     try:
         controller = Controller(door, place, metrics, times=options.times, clock=clock)
