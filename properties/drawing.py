@@ -14,7 +14,7 @@ PROGRAMS = ("trainer", "jobset", "kube-controller-manager", "kubelet")
 KUBECTL = (
     *("delete", "orphan", "foreground", "suspend", "resume", "junk", "queue", "ajar", "mode", "again"),
     *("backend", "nobody", "unlabel", "disown", "unsuspend"),
-    *("copy", "recopy", "jobset", "jobset-foreground", "snapshot", "evict", "kill", "touch"),
+    *("limit", "copy", "recopy", "jobset", "jobset-foreground", "snapshot", "evict", "kill", "touch"),
 )
 LACKS = (
     [["delete", "trainjobs"]],

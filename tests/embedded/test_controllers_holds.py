@@ -401,6 +401,19 @@ def test_a_jobs_deadline_does_not_run_while_it_is_held_and_begins_anew_with_each
     )
 
 
+def test_a_release_before_the_job_controller_saw_the_hold_begins_the_deadline_anew_as_well(scene):
+    scene.run("d-8", activeDeadlineSeconds=20)
+    before = scene.job("d-8")["status"]["startTime"]
+    scene.advance(15)
+    scene.cluster.controllers["job"].lag = 2.0
+    scene.hold("d-8")
+    scene.open("d-8")
+    scene.advance(15)
+    assert scene.job("d-8")["status"]["startTime"] > before
+    assert scene.condition(scene.job("d-8"), "FailureTarget") is None
+    assert len(scene.active("d-8")) == 2
+
+
 def test_a_jobs_deadline_ends_the_trainjob_once_its_pods_have_ended_and_nothing_is_made_anew():
     with Scene(Script(stop_after=8.0)) as scene:
         scene.run("d-3", activeDeadlineSeconds=5)
