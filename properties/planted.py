@@ -236,7 +236,7 @@ def _phase_is_rest(put: Set) -> None:
 
 
 def _other_attempts_unseen(put: Set) -> None:
-    put(hold_family, "_may_run", lambda other: False)
+    put(hold_family, "may_run", lambda other: False)
     remains = resting.remains
 
     def own(attempt: int, *, pods: Any, **more: Any) -> Any:
@@ -530,7 +530,7 @@ def _copy_deleted_after_unknown(put: Set) -> None:
 
 
 def _parts_stopped_under_a_living_owner(put: Set) -> None:
-    put(stop, "_living_owner", lambda call, ref, metadata: None)
+    put(stop, "living_owner", lambda *_: None)
 
 
 _EVICTED = (
