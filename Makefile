@@ -51,7 +51,7 @@ types: $(READY) ## the type checker, strict
 	@mkdir -p .cache/types/dispatch_kubeflow
 	@for room in machine tables backend; do ln -sfn "../../../$$room" ".cache/types/dispatch_kubeflow/$$room"; done
 	@ln -sfn ../../../docs/examples .cache/types/dispatch_kubeflow/examples
-	$(BIN)/mypy -p dispatch_kubeflow
+	$(BIN)/mypy -p dispatch_kubeflow -p properties
 
 .PHONY: rooms
 rooms: $(READY) ## the import rules of the architecture
@@ -100,9 +100,10 @@ SECONDS ?= 60
 fuzz: $(READY) ## schedules by their seeds for SECONDS=60: the last line counts them and the violations
 	@$(BIN)/python -m properties fuzz --seconds $(SECONDS)
 
+PART ?= 1/1
 .PHONY: pairs
-pairs: $(READY) ## every pair of faults at two requests of every operation; hours
-	@$(BIN)/python -m properties pairs
+pairs: $(READY) ## every pair of faults at two requests of every operation: hours, or one PART=3/200 of it
+	@$(BIN)/python -m properties pairs --part $(PART)
 
 .PHONY: bench
 bench: $(READY) ## what a decision, a request and a deadline cost; on an idle machine

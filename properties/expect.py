@@ -84,7 +84,7 @@ def expected(outcome: Outcome, ended: str | None) -> str | None:
         return None
     walk = Walk(outcome, ended)
     try:
-        found = oracle(walk)
+        found: str | None = oracle(walk)
         walk.over()
     except Crashed:
         return "crashed"
@@ -205,6 +205,7 @@ def _created(walk: Walk, name: str, copy: tuple[Object, bool]) -> str:
     while True:
         got, exchange = walk.next("POST trainjobs", name)
         if got == "ok":
+            created = exchange
             break
         if exchange.number < 0 and tries:
             return f"context.{exchange.ended}"
@@ -221,7 +222,6 @@ def _created(walk: Walk, name: str, copy: tuple[Object, bool]) -> str:
         if rule.gives == "delete-copy" and copy[1]:
             walk.next("DELETE trainingruntimes", name)
         return row
-    created = exchange
     if not _same_job(created.body, created.answer):
         return _stopped(walk, "read-back", "differs", created.answer, created.answer)
     failed = _own(walk, name, copy[0], created.answer)
@@ -370,7 +370,7 @@ def _same_job(written: Object, read: Object) -> bool:
     if seen != written["metadata"]:
         return False
     spec = {key: value for key, value in read["spec"].items() if key != "runtimePatches" or value}
-    return spec == written["spec"]
+    return bool(spec == written["spec"])
 
 
 _SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
@@ -392,10 +392,10 @@ def _hold_family(walk: Walk) -> str:
     ref = walk.outcome.arguments[0]
     instance = walk.outcome.arguments[1] if walk.operation != "open" else None
     for _ in range(8):
-        read = _read_job(walk, ref)
-        if isinstance(read, str):
-            return read
-        job, others = read
+        found = _read_job(walk, ref)
+        if isinstance(found, str):
+            return found
+        job, others = found
         same = job["metadata"]["uid"] == ref.uid
         jobset: Object | None = None
         looked = same and terminal(job) is not None
@@ -408,13 +408,12 @@ def _hold_family(walk: Walk) -> str:
         rule = _object_rule(walk, ref, job, instance, same=same, ended=ended)
         if rule.sentinel != "none":
             return str(rule.id)
-        read = job
         done = _plan(walk, ref, job, others, instance, ended=ended, jobset=jobset, looked=looked)
         if done is not None:
             return done
         got, exchange = walk.next("PATCH trainjobs", ref.name)
         if exchange.sent:
-            _check_body(walk, exchange, read, instance, ended=ended)
+            _check_body(walk, exchange, job, instance, ended=ended)
         if got == "ok":
             return "success"
         if got != "conflict":
@@ -845,7 +844,7 @@ def _above(walk: Walk, obj: Object, itself: str | None) -> str | None:
 # StopJob: its waiting depends on time, so only its failures are told from its requests.
 
 
-def _stop_job(walk: Walk) -> str | None:  # type: ignore[return] # see expected
+def _stop_job(walk: Walk) -> str | None:
     list(walk._rest)
     return None
 

@@ -45,13 +45,13 @@ class Floors:
                 self.states[found.gives] += 1
             return found
 
-        def answered(lifecycle: Lifecycle, *given: Any, **facts: Any) -> Any:
-            found = answer(lifecycle, *given, **facts)
+        def answered(lifecycle: Lifecycle, state: str, operation: str, **guards: str) -> Edge | Rule:
+            found = answer(lifecycle, state, operation, **guards)
             if isinstance(found, Edge):
                 self.edges[found.id] += 1
             return found
 
-        Rulebook.decide, Lifecycle.answer = counted, answered  # type: ignore[method-assign]
+        Rulebook.decide, Lifecycle.answer = counted, answered  # type: ignore[method-assign, assignment] # as methods are
         try:
             yield
         finally:

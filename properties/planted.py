@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,6 @@ from dispatch_kubeflow.backend.operations import (
     adapter,
     backend,
     ceased,
-    describing,
     find,
     hold_family,
     listed,
@@ -29,7 +29,8 @@ from dispatch_kubeflow.backend.operations import (
     stopping,
 )
 from dispatch_kubeflow.backend.operations import call as calls
-from dispatch_kubeflow.backend.requests import answers, door, lists, logs, sender, watches
+from dispatch_kubeflow.backend.requests import Failure, Request, answers, door, lists, logs, refuse, sender, watches
+from dispatch_kubeflow.backend.requests.resources import TRAIN_JOBS, TRAINING_RUNTIMES
 from dispatch_kubeflow.machine.record import Recorded
 
 from . import exhaustive, runner, story, truth
@@ -71,8 +72,18 @@ def found_after(bug: Planted) -> tuple[int, BaseException] | None:
                 example()
             except AssertionError as error:
                 # Everything that a property finds is one of these; a bug that merely breaks the program is no find.
-                return number, error
+                beneath = _deepest(error)
+                if not isinstance(beneath, TypeError | AttributeError | NameError):
+                    return number, error
+                raise beneath from None
     return None
+
+
+def _deepest(error: BaseException) -> BaseException:
+    """What lies beneath all that was raised from it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 # Where bugs are looked for.
@@ -83,11 +94,11 @@ def scenes(*names: str, faults: tuple[Fault, ...] = ()) -> Callable[[], Iterator
 
     def examples() -> Iterator[Example]:
         for name in names:
-            yield lambda name=name: _check(name, {})
+            yield partial(_check, name, {})
         for name in names:
             for place in range(8):
                 for each in faults:
-                    yield lambda name=name, place=place, each=each: _check(name, {place: each})
+                    yield partial(_check, name, {place: each})
 
     return examples
 
@@ -99,7 +110,7 @@ def _check(name: str, faults: dict[int, Fault]) -> None:
 def schedules() -> Iterator[Example]:
     """Schedules from seed 0 on."""
     for seed in range(100_000):
-        yield lambda seed=seed: _one(seed)
+        yield partial(_one, seed)
 
 
 def _one(seed: int) -> None:
@@ -128,7 +139,7 @@ def _steps(given: list[dict[str, Any]]) -> None:
 def fences() -> Iterator[Example]:
     """Schedules of holders."""
     for seed in range(10_000):
-        yield lambda seed=seed: _fence(seed)
+        yield partial(_fence, seed)
 
 
 def _fence(seed: int) -> None:
@@ -142,7 +153,7 @@ def _fence(seed: int) -> None:
 def watchers() -> Iterator[Example]:
     """Schedules of a watcher."""
     for seed in range(10_000):
-        yield lambda seed=seed: _watched(seed)
+        yield partial(_watched, seed)
 
 
 def _watched(seed: int) -> None:
@@ -173,10 +184,10 @@ def _retry_on_timeout(put: Set) -> None:
 def _type_for_marker(put: Set) -> None:
     told = sender.unanswered
 
-    def by_type(request: Any, call: Any, error: Exception) -> Any:
+    def by_type(request: Any, call: Any, error: Exception, host: str) -> Any:
         if isinstance(error, ConnectionError):
             return answers.failed(request, "unsent", sent=False, cause=error, details={"message": "reset"})
-        return told(request, call, error)
+        return told(request, call, error, host)
 
     put(sender, "unanswered", by_type)
 
@@ -184,10 +195,10 @@ def _type_for_marker(put: Set) -> None:
 def _timeout_is_unsent(put: Set) -> None:
     told = sender.unanswered
 
-    def by_type(request: Any, call: Any, error: Exception) -> Any:
+    def by_type(request: Any, call: Any, error: Exception, host: str) -> Any:
         if isinstance(error, TimeoutError):
             return answers.failed(request, "unsent", sent=False, cause=error, details={"message": "timed out"})
-        return told(request, call, error)
+        return told(request, call, error, host)
 
     put(sender, "unanswered", by_type)
 
@@ -294,12 +305,12 @@ def _hold_lost_at_open(put: Set) -> None:
 
 
 def _hold_not_enforced(put: Set) -> None:
-    body = hold_family.record_patch
+    body = record.record_patch
     put(hold_family, "record_patch", lambda uid, version, **parts: body(uid, version, **{**parts, "suspend": None}))
 
 
 def _gate_closed_again(put: Set) -> None:
-    body = hold_family.record_patch
+    body = record.record_patch
 
     def closing(uid: str, version: str, **parts: Any) -> Any:
         return body(uid, version, **{**parts, "gate": parts.get("gate") or "closed"})
@@ -350,7 +361,7 @@ def _deleted(call: Any, resource: Any, name: str, body: dict[str, Any]) -> Any:
     body = {"apiVersion": "v1", "kind": "DeleteOptions", **body}
     where = call.namespace if resource.namespaced else None
     return call.send(
-        calls.Request("DELETE", resource, namespace=where, name=name, body=body, intent="write", expect="delete")
+        Request("DELETE", resource, namespace=where, name=name, body=body, intent="write", expect="delete")
     )
 
 
@@ -378,7 +389,7 @@ def _exists_is_mine(put: Set) -> None:
     def adopting(call: Any, identity: Any, written: Any, nonce: str) -> Any:
         reply = post(call, identity, written, nonce)
         if reply.failure is not None and calls.outcome(call.judge(reply.failure)) == "exists":
-            found = call.try_get(start.TRAIN_JOBS, identity.name, seen.TrainJob)
+            found = call.try_get(TRAIN_JOBS, identity.name, seen.TrainJob)
             if isinstance(found, calls.Got):
                 return dataclasses.replace(reply, failure=None, object=found.body)
         return reply
@@ -401,7 +412,7 @@ def _failed_list_is_empty(put: Set) -> None:
 
     def swallowed(self: Any, *given: Any) -> Any:
         found = tried(self, *given)
-        return () if isinstance(found, calls.Failure) else found
+        return () if isinstance(found, Failure) else found
 
     put(calls.Call, "try_list", swallowed)
 
@@ -483,29 +494,37 @@ def _unknown_recorded_as_refused(put: Set) -> None:
     put(story, "record_start", lambda error: Recorded.REFUSED)
 
 
+def _owner_not_looked_for(put: Set) -> None:
+    put(stop_job, "living_owner", lambda *_: None)
+
+
+def _foreground_left_alone(put: Set) -> None:
+    put(stop_job, "COLLECTORS", frozenset())
+
+
 def _read_only_writes(put: Set) -> None:
     put(backend.Backend, "_settle_standing", lambda *_: None)
     put(backend.Backend, "_stands", lambda *_: True)
 
 
 def _cause_dropped(put: Set) -> None:
-    refused = calls.refuse
+    refused = refuse
     put(calls, "refuse", lambda failure, **more: refused(dataclasses.replace(failure, cause=None), **more))
 
 
 def _orphans_left_out(put: Set) -> None:
-    found = describing.Describer.found
+    found = describe.Describer.found
 
     def known(self: Any, *given: Any, **more: Any) -> Any:
         view = found(self, *given, **more)
         return dataclasses.replace(view, objects=tuple(e for e in view.objects if e.state != "orphaned"))
 
-    put(describing.Describer, "found", known)
+    put(describe.Describer, "found", known)
 
 
 def _find_remembers(put: Set) -> None:
     """The state is remembered, not read."""
-    asked = find.list_job
+    asked = listed.list_job
     kept: dict[str, Any] = {}
 
     def remembered(call: Any, job_id: str) -> Any:
@@ -521,9 +540,9 @@ def _copy_deleted_after_unknown(put: Set) -> None:
     def cleaning(call: Any, identity: Any, written: Any, nonce: str) -> Any:
         reply = post(call, identity, written, nonce)
         if reply.failure is not None:
-            made = call.try_get(start.TRAINING_RUNTIMES, identity.name, seen.Runtime)
+            made = call.try_get(TRAINING_RUNTIMES, identity.name, seen.Runtime)
             if isinstance(made, calls.Got):
-                call.delete(start.TRAINING_RUNTIMES, identity.name, uid=made.seen.metadata.uid)
+                call.delete(TRAINING_RUNTIMES, identity.name, uid=made.seen.metadata.uid)
         return reply
 
     put(start, "_post_marked", cleaning)
@@ -653,6 +672,20 @@ PLANTED: tuple[Planted, ...] = (
         steps(
             {"do": "start", **_MINE, "faults": {"4": {"kind": "late", "seconds": 59.0}}}, {"do": "stop_job", **_MINE}
         ),
+        1,
+    ),
+    Planted(
+        "StopJob deletes what is made anew",
+        "kubernetes-sigs/jobset#576",
+        _owner_not_looked_for,
+        scenes("stop_job of a relabelled TrainJob"),
+        1,
+    ),
+    Planted(
+        "StopJob waits for a deletion that cannot end",
+        "the track record's entry 6",
+        _foreground_left_alone,
+        scenes("stop_job of a foreground deletion"),
         1,
     ),
     Planted(

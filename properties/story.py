@@ -111,9 +111,8 @@ class Story:
         outcome = self.world.call(
             by, what, *arguments, timeout=step.get("timeout", 120.0), act=act, cancelled="cancelled" in step
         )
-        for remembered in (self._faults, self._deeds):
-            for key in [key for key in remembered if key[0] == by]:
-                del remembered[key]  # type: ignore[attr-defined] # both are dicts by actor and place
+        self._faults = {key: fault for key, fault in self._faults.items() if key[0] != by}
+        self._deeds = {key: deed for key, deed in self._deeds.items() if key[0] != by}
         if before is not self.world.backends[by] and by in ("r", "o"):
             self.world.backend(by, read_only=by == "r", lacking=by == "o")
         self._learn(step, outcome)

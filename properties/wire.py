@@ -147,7 +147,7 @@ class Wire:
         self.plan: Plan = lambda _: None
         self.before: Callable[[Exchange], None] = lambda _: None
         self.after: Callable[[Exchange], None] = lambda _: None
-        self.later: Callable[[float, Callable[[], None]], None] = lambda _seconds, act: act()
+        self.later: Callable[[float, Callable[[], None]], object] = lambda _seconds, act: act()
 
     def deliver(self, exchange: Exchange, request: bytes) -> Answer:
         """The cluster gets the request."""
