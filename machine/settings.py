@@ -35,7 +35,7 @@ class Settings:
     queue: str | None = None
     """The LocalQueue: required in kueue mode, forbidden in plain mode."""
     admission_check: str | None = None
-    """The AdmissionCheck by which jobs are gated: required in kueue mode, forbidden in plain mode."""
+    """The AdmissionCheck that our controller answers for: required in kueue mode, forbidden in plain mode."""
     kubeconfig: str | None = None
     """Path of a kubeconfig; None: the official client's usual search."""
     context: str | None = None
@@ -51,7 +51,7 @@ class Settings:
     request_timeout: float = 30.0
     """Seconds that one request may take, where the call's context does not end sooner."""
     workload_wait: float = 30.0
-    """Seconds that a call waits for the job's Workload, in kueue mode."""
+    """Seconds that Start waits for the job's Workload, in kueue mode."""
     stop_poll: float = 0.5
     """Seconds between two looks of StopJob while it waits for things to go."""
 

@@ -25,7 +25,6 @@ from dispatch_kubeflow.machine.identifiers import (
 )
 from dispatch_kubeflow.machine.inputs import shown
 from dispatch_kubeflow.machine.references import check_reference
-from dispatch_kubeflow.machine.rules import rulebook
 from dispatch_kubeflow.machine.values import JobSpec, ObjectRef, Settings, Stream
 
 from . import ceased, factory, find, hold_family, output, start, stop, stop_job, watch
@@ -53,11 +52,7 @@ def make_backend(
     if ctx is None:
         ctx = Context.background(clock=clock)
     check_context(ctx, operation="factory")
-    checked = Settings.parse(settings)
-    if checked.mode == "kueue":
-        facts = {"problem": "kueue-mode"}
-        rulebook().settle("support", operation="factory", mode="kueue", facts=facts, subject="mode", details={})
-    return Backend(factory.connect(checked, ctx.child(), clock))
+    return Backend(factory.connect(Settings.parse(settings), ctx.child(), clock))
 
 
 class Backend:

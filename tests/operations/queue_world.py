@@ -5,13 +5,11 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from dispatch_kubeflow.backend import ObjectRef, Settings
+from dispatch_kubeflow.backend import ObjectRef, factory
 from dispatch_kubeflow.backend.embedded import KueueConfiguration, Script
 from dispatch_kubeflow.backend.objects import names
-from dispatch_kubeflow.backend.operations import factory
 from dispatch_kubeflow.backend.operations.backend import Backend
 from dispatch_kubeflow.backend.requests.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, WORKLOADS
-from dispatch_kubeflow.machine.context import SystemClock
 
 from .world import NAMESPACE, World, soon, start
 
@@ -37,7 +35,7 @@ class QueueWorld(World):
 
     def connect(self, **settings: Any) -> Backend:
         """A Backend in kueue mode."""
-        backend = Backend(factory.connect(Settings.parse(self.settings(**settings)), soon(), SystemClock()))
+        backend = factory(self.settings(**settings), ctx=soon())
         self.backends.append(backend)
         return backend
 

@@ -286,14 +286,7 @@ def test_a_review_answered_with_a_status_of_success_is_no_answer(world: World) -
         make(world)
 
 
-# The mode that this release lacks, and the context.
-
-
-@pytest.mark.rule("support.kueue-mode")
-def test_kueue_mode_is_refused_whole(world: World) -> None:
-    with refused("support.kueue-mode"):
-        make(world, mode="kueue", queue="lq", admission_check="ours")
-    assert world.wire.calls() == []
+# The context.
 
 
 @pytest.mark.rule("context.deadline", "context.cancelled")
