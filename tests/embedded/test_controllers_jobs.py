@@ -174,6 +174,21 @@ class TestJobSets:
         scene.advance(3)
         assert not scene.absent(JOBS, "dp-second-0")
 
+    def test_a_dependent_jobs_deadline_counts_from_its_own_start_and_one_it_waits_for_has_its_own(self, scene):
+        jobs = [replicated("first"), replicated("second", dependsOn=[{"name": "first", "status": "Complete"}])]
+        for each in jobs:
+            each["template"]["spec"]["activeDeadlineSeconds"] = 20
+        create_jobset(scene, "dd", replicatedJobs=jobs)
+        create_jobset(scene, "dh", replicatedJobs=jobs)
+        scene.advance(10)
+        scene.end(scene.pods("dd")[0], 0)
+        scene.advance(15)
+        assert scene.absent(JOBS, "dh-second-0")
+        assert "first failed job: dh-first-0" in scene.condition(scene.jobset("dh"), "Failed")["message"]
+        assert scene.condition(scene.jobset("dd"), "Failed") is None
+        scene.advance(15)
+        assert "first failed job: dd-second-0" in scene.condition(scene.jobset("dd"), "Failed")["message"]
+
     def test_a_dependent_job_waits_for_the_other_to_be_ready(self, scene):
         scene.kubelet.plan = Script(start_after=10.0)
         after = {"dependsOn": [{"name": "first", "status": "Ready"}]}
