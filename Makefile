@@ -35,8 +35,8 @@ $(READY): requirements/dev.txt pyproject.toml requirements/python.sh
 setup: $(READY) ## make the environment
 
 .PHONY: demo
-demo: $(READY) ## show the library at work on an embedded cluster
-	@$(COMMAND) demo
+demo: $(READY) ## show the library at work on an embedded cluster; MODE=kueue behind Kueue
+	@$(COMMAND) demo --mode $(or $(MODE),plain)
 
 .PHONY: test
 test: lint types rooms generated examples properties ## every check

@@ -37,18 +37,27 @@ NAMESPACE = "default"
 PATIENCE = 30.0  # seconds for any one thing to happen; each takes a second or two
 
 
-def show(terminal: Terminal) -> int:
-    """Play the demonstration. Returns 0; a Refusal with code 1 says where it differed from what it tells."""
+def show(terminal: Terminal, mode: str = "plain") -> int:
+    """Play the demonstration of a mode. Returns 0; a Refusal with code 1 says where it differed from what it tells."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dispatch-kubeflow-demo-") as folder, _path_to_this_python():
         stage = Stage(terminal, Path(folder))
-        stage.act("An embedded cluster: an HTTPS apiserver, Trainer 2.3.0, JobSet, Job controller, kubelet")
-        with Cluster(nodes=2, kubelet="processes") as cluster:
-            stage.tell(f"it serves {_url(cluster)}; its kubelet runs containers as local processes")
-            _a_whole_life(stage, cluster)
-            _a_lost_answer(stage, cluster)
+        if mode == "kueue":
+            from .demo_queue import play  # noqa: PLC0415 - it stands on this module
+
+            play(stage)
+        else:
+            _play(stage)
     stage.act(f"All of it was as told, in {time.monotonic() - began:.0f} s")
     return Exit.OK
+
+
+def _play(stage: Stage) -> None:
+    stage.act("An embedded cluster: an HTTPS apiserver, Trainer 2.3.0, JobSet, Job controller, kubelet")
+    with Cluster(nodes=2, kubelet="processes") as cluster:
+        stage.tell(f"it serves {_url(cluster)}; its kubelet runs containers as local processes")
+        _a_whole_life(stage, cluster)
+        _a_lost_answer(stage, cluster)
 
 
 def _a_whole_life(stage: Stage, cluster: Cluster) -> None:
@@ -56,8 +65,8 @@ def _a_whole_life(stage: Stage, cluster: Cluster) -> None:
     stage.act("A job of two nodes fits a line together: docs/examples/fit.yaml")
     spec = example()
     settings = stage.settings(cluster)
-    with factory(settings, ctx=_seconds()) as backend, Watched(backend, "fit") as watched:
-        ref = backend.start("fit", 1, spec, ctx=_seconds())
+    with factory(settings, ctx=seconds()) as backend, Watched(backend, "fit") as watched:
+        ref = backend.start("fit", 1, spec, ctx=seconds())
         gated = watched.until("the job is gated", lambda job: job.state == "gated")
         stage.state("gated", gated, "created, and provably not running")
         stage.check(gated.pods.total == 0, "a gated job has no pods")
@@ -68,40 +77,40 @@ def _a_whole_life(stage: Stage, cluster: Cluster) -> None:
 
         with OutputFollower(backend, "fit", Context.background(), stage.output, stage.tell) as lines:
             watched.on_view = lambda _: lines.look()
-            backend.open(ref, ctx=_seconds())
+            backend.open(ref, ctx=seconds())
             stage.state(
                 "opened", watched.until("the job is opened", lambda job: job.state == "opened"), "its gate is lifted"
             )
             stage.until_output("step 15 of 60")
 
-            backend.hold(ref, 1, ctx=_seconds())
+            backend.hold(ref, 1, ctx=seconds())
             stage.state(
                 "held",
                 watched.until("the held job has no pods", lambda job: job.state == "held" and not job.pods.total),
                 "both processes were told to stop, saved and ended",
             )
             stopped = stage.until_output("rank 0: stopped at step ")
-            _a_stale_release(stage, backend, ref)
+            stale_release(stage, backend, ref)
 
             _release(backend, ref)
             resumed = stage.until_output("rank 0 of 2: from step ", after=stopped)
             stage.state(
                 "released", watched.until("the job is released", lambda job: job.state == "opened"), "it goes on"
             )
-            at, again = (_number(stage.outputs[index]) for index in (stopped, resumed))
+            at, again = (number_of(stage.outputs[index]) for index in (stopped, resumed))
             stage.check(at == again > 0, f"it goes on from its checkpoint: stopped at step {at}, on from step {again}")
             stage.until_output("fitted: y = 3.0", after=resumed)
 
-            ended = watched.until("the job has succeeded", _has_succeeded)
+            ended = watched.until("the job has succeeded", has_succeeded)
             stage.state("succeeded", ended, "the line is found")
         stage.check(_falling(stage.outputs), "the loss fell from the first line to the last")
         _stop(stage, cluster, backend, ref)
 
 
-def _a_stale_release(stage: Stage, backend: Backend, ref: ObjectRef) -> None:
+def stale_release(stage: Stage, backend: Backend, ref: ObjectRef) -> None:
     """The fence: whoever names another instance than the one in force changes nothing."""
     try:
-        backend.release(ref, 7, ctx=_seconds())
+        backend.release(ref, 7, ctx=seconds())
     except ErrStaleHold as error:
         stage.error(error)
     else:
@@ -109,7 +118,7 @@ def _a_stale_release(stage: Stage, backend: Backend, ref: ObjectRef) -> None:
 
 
 def _release(backend: Backend, ref: ObjectRef) -> None:
-    ctx = _seconds()
+    ctx = seconds()
     while True:
         try:
             backend.release(ref, 1, ctx=ctx)
@@ -121,8 +130,8 @@ def _release(backend: Backend, ref: ObjectRef) -> None:
 
 
 def _stop(stage: Stage, cluster: Cluster, backend: Backend, ref: ObjectRef) -> None:
-    backend.stop_job("fit", ctx=_seconds())
-    cessation = backend.ceased(ref, ctx=_seconds())
+    backend.stop_job("fit", ctx=seconds())
+    cessation = backend.ceased(ref, ctx=seconds())
     kinds = ", ".join(sorted({each.kind for each in cessation.evidence}))
     stage.step("stopped", f"everything of it is gone; evidence that it ceased: {kinds}")
     stage.check(cessation.ceased, "each of its pods is shown to have ceased")
@@ -137,27 +146,28 @@ def _a_lost_answer(stage: Stage, cluster: Cluster) -> None:
     assert address.port is not None
     with (
         LossyProxy(address.hostname, address.port) as proxy,
-        factory(stage.settings(cluster, port=proxy.port), ctx=_seconds()) as backend,
+        factory(stage.settings(cluster, port=proxy.port), ctx=seconds()) as backend,
     ):
         proxy.lose_answer_once(lambda: "lost-1" in _trainjobs(cluster))
         try:
-            backend.start("lost", 1, example(), ctx=_seconds())
+            backend.start("lost", 1, example(), ctx=seconds())
         except ErrOutcomeUnknown as error:
             stage.check(proxy.lost.is_set(), "the proxy threw the answer away")
             stage.error(error)
         else:
             raise _differs("a create without an answer must be ErrOutcomeUnknown")
-        found = backend.find("lost", ctx=_seconds())
+        found = backend.find("lost", ctx=seconds())
         stage.check([each.ref.name for each in found.objects] == ["lost-1"], "Find shows it: it had been created")
         stage.state("gated", found.objects[0], "gated, so nothing of it runs; it can be recorded now and opened")
-        backend.stop_job("lost", ctx=_seconds())
-        left = backend.find("lost", ctx=_seconds())
+        backend.stop_job("lost", ctx=seconds())
+        left = backend.find("lost", ctx=seconds())
         stage.check(not left.objects, "stopped, and nothing is left")
     created = [each for each in cluster.requests if _creates_trainjob(each)]
     stage.check(len(created) == 2, "exactly one TrainJob was ever created for each job: no create was repeated")
 
 
-def _has_succeeded(job: FoundObject) -> bool:
+def has_succeeded(job: FoundObject) -> bool:
+    """Whether a job is shown to have succeeded."""
     return job.state == "ended" and job.cause is not None and job.cause.kind == "succeeded"
 
 
@@ -307,11 +317,13 @@ def _falling(lines: list[str]) -> bool:
     return len(losses) > 5 and losses == sorted(losses, reverse=True)
 
 
-def _number(line: str) -> int:
+def number_of(line: str) -> int:
+    """The step that a line of the example names."""
     return int("".join(character for character in line.partition(" step ")[2] if character.isdigit()))
 
 
-def _seconds() -> Context:
+def seconds() -> Context:
+    """The context of one call."""
     return Context.with_timeout(PATIENCE)
 
 

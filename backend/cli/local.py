@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -52,12 +53,19 @@ def cluster(
     return Exit.OK
 
 
-def demo() -> int:
+class Mode(StrEnum):
+    """Which mode is shown."""
+
+    PLAIN = "plain"
+    KUEUE = "kueue"
+
+
+def demo(mode: Annotated[Mode, typer.Option("--mode", help="Without Kueue, or behind it.")] = Mode.PLAIN) -> int:
     """Show the library at work on an embedded cluster: gate, hold, release, and a create whose answer is lost."""
     with _extra():
         from .demo import show  # noqa: PLC0415 - needs the extra
 
-    return show(Terminal(narrates=True))
+    return show(Terminal(narrates=True), mode)
 
 
 def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:

@@ -26,6 +26,19 @@ def test_the_demonstration_plays_to_its_end_in_plain_lines():
     assert done.stderr == ""
 
 
+def test_the_demonstration_behind_kueue_keeps_generations_apart():
+    run = [*COMMAND, "demo", "--mode", "kueue"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=110)
+    assert done.returncode == 0, done.stderr
+    steps = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert [step for step in steps if step.isupper()] == [
+        *("GATED", "OPENED", "WAITING", "HELD", "RELEASED", "SUCCEEDED", "OPENED", "EVICTED", "SUCCEEDED", "STOPPED")
+    ]
+    assert "✓ no rank of a job was ever started while it still ran" in done.stdout
+    assert "the controller: activate (row admission.release)" in done.stdout
+    assert done.stderr == ""
+
+
 @pytest.fixture
 def served(tmp_path):
     """A cluster that the command serves: its process, its URL, and settings for it."""
