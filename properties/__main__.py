@@ -1,6 +1,7 @@
 """The command line of the properties: a long fuzz, a replay, the matrix.
 
 python -m properties fuzz --seconds 60
+python -m properties fuzz --sockets --seconds 20
 python -m properties replay --seed 7 '[{"do": ...}]'
 python -m properties pairs --part 3/200 --seconds 600
 python -m properties report --schedules 2000
@@ -14,11 +15,13 @@ import itertools
 import json
 import sys
 import time
+from contextlib import ExitStack
 
 from dispatch_kubeflow.machine.rules import rulebook
 
 from . import exhaustive, report, runner, truth, vectors
 from .expect import forget_created
+from .sockets import Sockets
 
 
 def main() -> int:
@@ -28,6 +31,7 @@ def main() -> int:
     fuzz = commands.add_parser("fuzz", help="play schedules for so many seconds")
     fuzz.add_argument("--seconds", type=float, default=60.0)
     fuzz.add_argument("--seed", type=int, default=None, help="the first seed; the time's by default")
+    fuzz.add_argument("--sockets", action="store_true", help="over TLS on the loopback, by urllib3's pool")
     replay = commands.add_parser("replay", help="play one schedule again, and tell it")
     replay.add_argument("--seed", type=int, default=0)
     replay.add_argument("steps", nargs="?", help="the steps as JSON; drawn from the seed where none are given")
@@ -46,7 +50,11 @@ def main() -> int:
 def _fuzz(given: argparse.Namespace) -> int:
     first = int(time.time()) if given.seed is None else given.seed
     end = time.monotonic() + given.seconds
-    done = runner.run(itertools.count(first), until=lambda run: time.monotonic() >= end or len(run.failures) >= 5)
+    with ExitStack() as stack:
+        on = stack.enter_context(Sockets()) if given.sockets else None
+        done = runner.run(
+            itertools.count(first), until=lambda run: time.monotonic() >= end or len(run.failures) >= 5, on=on
+        )
     for failure in done.failures:
         _say(str(failure))
     _say(f"seeds {first} to {first + done.schedules - 1}")

@@ -15,6 +15,7 @@ from dispatch_kubeflow.machine.values import ObjectRef
 
 from . import truth
 from .expect import remember_created, terminal
+from .sockets import Sockets
 from .wire import Fault
 from .world import CALL_BOUND, NAMESPACE, Outcome, World, job_spec
 
@@ -329,9 +330,9 @@ SCENES: tuple[Scene, ...] = (
 )
 
 
-def run(scene: Scene, faults: dict[int, Fault], seed: int = 0) -> tuple[World, Outcome]:
-    """The scene's call with these faults, by the place of the request."""
-    world = World(seed)
+def run(scene: Scene, faults: dict[int, Fault], seed: int = 0, on: Sockets | None = None) -> tuple[World, Outcome]:
+    """The scene's call with these faults, by the place of the request; in memory, or on sockets."""
+    world = World(seed, on)
     world.backend("a")
     ref = scene.set_up(world)
     world.faulty(faults)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from .drawing import Drawer
 from .expect import forget_created
 from .floors import Floors
+from .sockets import Sockets
 from .story import Step, Story, text
 from .truth import Matrix
 
@@ -51,9 +52,9 @@ class Run:
         return f"{self.schedules:,} schedules, {len(self.failures)} violations, {rate:.0f} schedules/s"
 
 
-def one(seed: int) -> tuple[Story, BaseException | None]:
-    """Draw and play one schedule."""
-    story = Story(seed)
+def one(seed: int, on: Sockets | None = None) -> tuple[Story, BaseException | None]:
+    """Draw and play one schedule, in memory or on sockets."""
+    story = Story(seed, on)
     try:
         Drawer(seed).play(story)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this schedule's result
@@ -71,18 +72,20 @@ def play(seed: int, steps: list[Step]) -> tuple[Story, BaseException | None]:
     return story, None
 
 
-def run(seeds: Iterator[int], *, until: Callable[[Run], bool], shrinks: bool = True) -> Run:
-    """Play schedules until told to end."""
+def run(
+    seeds: Iterator[int], *, until: Callable[[Run], bool], shrinks: bool = True, on: Sockets | None = None
+) -> Run:
+    """Play schedules until told to end. One that goes wrong on sockets is told as it was; in memory it is shrunk."""
     done = Run()
     begun = time.perf_counter()
     with quiet_collector(), done.floors.counting():
         for seed in seeds:
-            story, error = one(seed)
+            story, error = one(seed, on)
             done.schedules += 1
             done.matrix.merge(story.matrix)
             done.floors.add(story)
             if error is not None:
-                done.failures.append(shrunk(seed, story, error) if shrinks else told(seed, story, error))
+                done.failures.append(shrunk(seed, story, error) if shrinks and on is None else told(seed, story, error))
             story.close()
             if done.schedules % 100 == 0:
                 gc.collect()

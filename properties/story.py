@@ -24,7 +24,7 @@ from dispatch_kubeflow.backend.requests.resources import (
 from dispatch_kubeflow.machine.record import Recorded, record_start
 from dispatch_kubeflow.machine.values import ObjectRef
 
-from . import truth
+from . import sockets, truth
 from .expect import Disagreement, expected, forget_created, hold_of, remember_copy, remember_created
 from .wire import Exchange, Fault
 from .world import CALL_BOUND, NAMESPACE, PREFIX, Outcome, World, annotation, job_spec, label
@@ -44,9 +44,9 @@ class Broken(AssertionError):
 class Story:
     """One schedule as it is played. `obedient`: its supervisors keep the contract's section 11."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, on: sockets.Sockets | None = None) -> None:
         forget_created()
-        self.world = World(seed)
+        self.world = World(seed, on)
         self.world.wire.after = self._after
         self.world.wire.before = self._before
         self.world.wire.plan = self._plan
@@ -97,6 +97,8 @@ class Story:
 
     def _call(self, step: Step) -> Outcome | None:
         by, what = step["by"], step["do"]
+        if self.world.sockets is not None and what in sockets.CALLS_LEFT_OUT:
+            return None
         made = self._made(step)
         if made is None:
             return None
@@ -104,7 +106,8 @@ class Story:
         self._there(by)
         self._places[by] = 0
         for place, fault in (step.get("faults") or {}).items():
-            self._faults[by, int(place)] = Fault(**fault)
+            if self.world.sockets is None or fault["kind"] in sockets.FAULTS:
+                self._faults[by, int(place)] = Fault(**fault)
         for place, deed in (step.get("deeds") or {}).items():
             self._deeds[by, int(place)] = deed
         before = self.world.backends[by]

@@ -103,7 +103,7 @@ class Exchange:
     @property
     def answer(self) -> Any:
         """The object that came back; read only where somebody asks."""
-        return _decoded(self.body_given)
+        return decoded(self.body_given)
 
     @property
     def verb(self) -> str:
@@ -142,6 +142,7 @@ class Wire:
         self.apiserver = apiserver
         self.turns = turns
         self.exchanges: list[Exchange] = []
+        self.current: Exchange | None = None
         self.pending: list[Exchange] = []
         self.streams: list[MemorySocket] = []
         self.plan: Plan = lambda _: None
@@ -206,7 +207,7 @@ class Source:
         wire.before(exchange)
         exchange.process = actor.process
         exchange.fault = None if own else wire.plan(exchange)
-        actor.pending = exchange
+        actor.pending = wire.current = exchange
         if exchange.fault is not None and exchange.fault.kind == "crash-before":
             raise Crash
         if exchange.fault is not None and exchange.fault.kind == "token":
@@ -330,7 +331,7 @@ class MemorySocket:
         exchange, kind = self._exchange, self._fault.kind if self._fault else ""
         exchange.sent = True
         if not self._request:
-            _describe(exchange, bytes(data))
+            describe(exchange, bytes(data))
         if kind == "reset-first":
             raise ConnectionResetError(104, "Connection reset by peer")
         if kind == "reset-half" and not self._request:
@@ -389,7 +390,7 @@ class MemorySocket:
             return
         if kind == "answer":
             assert fault is not None
-            answer = _made(exchange, fault)
+            answer = made(exchange, fault)
         else:
             answer = self._wire.deliver(exchange, self._request)
             self._wire.after(exchange)
@@ -402,9 +403,9 @@ class MemorySocket:
             return
         if kind == "rewritten":
             assert fault is not None
-            answer = _made(exchange, fault)
+            answer = made(exchange, fault)
         if kind == "kind" and answer.status < 300:
-            answer = of_object({**_decoded(answer.body), "apiVersion": "example.com/v7", "kind": "Another"})
+            answer = of_object({**decoded(answer.body), "apiVersion": "example.com/v7", "kind": "Another"})
         self._put(answer)
         if fault is not None and kind == "slow":
             self._from += fault.seconds
@@ -434,15 +435,7 @@ class MemorySocket:
             at = min(len(whole) - 1, len(head) + int(len(body) * fault.share)) if body else 0
             whole = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
         self._answer += whole
-        self._note(answer, damaged=damaged, head=head, given=whole)
-
-    def _note(self, answer: Answer, *, damaged: bool, head: bytes, given: bytes) -> None:
-        exchange = self._exchange
-        exchange.whole = not damaged
-        # A row that needs the status alone does not need the body: a damaged head is no answer, a damaged body may be.
-        if not damaged or (given[: len(head)] == head and answer.status >= 300):
-            exchange.status = answer.status
-            exchange.body_given = answer.body if not damaged else None
+        note(self._exchange, answer, damaged=damaged, head_whole=whole[: len(head)] == head)
 
     def _has_something(self) -> bool:
         if self._shut:
@@ -484,7 +477,17 @@ class MemorySocket:
                 raise TimeoutError("timed out")
 
 
-def _describe(exchange: Exchange, data: bytes) -> None:
+def note(exchange: Exchange, answer: Answer, *, damaged: bool, head_whole: bool) -> None:
+    """What the caller gets of an answer."""
+    exchange.whole = not damaged
+    # A row that needs the status alone does not need the body: a damaged head is no answer, a damaged body may be.
+    if not damaged or (head_whole and answer.status >= 300):
+        exchange.status = answer.status
+        exchange.body_given = answer.body if not damaged else None
+
+
+def describe(exchange: Exchange, data: bytes) -> None:
+    """Enter into an exchange what the bytes of its request say."""
     head, _, body = data.partition(b"\r\n\r\n")
     exchange.method, target, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     exchange.path, _, exchange.query = target.partition("?")
@@ -501,7 +504,7 @@ def _describe(exchange: Exchange, data: bytes) -> None:
         exchange.name = (exchange.body.get("metadata") or {}).get("name", "")
 
 
-def _made(exchange: Exchange, fault: Fault) -> Answer:
+def made(exchange: Exchange, fault: Fault) -> Answer:
     """What somebody in between answers."""
     message = "no"
     if fault.webhook:
@@ -523,7 +526,8 @@ def _made(exchange: Exchange, fault: Fault) -> Answer:
     return of_object(body, fault.status)
 
 
-def _decoded(body: bytes | None) -> Any:
+def decoded(body: bytes | None) -> Any:
+    """A body's JSON; None for what is none."""
     try:
         return msgspec.json.decode(body) if body else None
     except ValueError:

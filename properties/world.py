@@ -32,6 +32,7 @@ from dispatch_kubeflow.machine import Context, DispatchError
 from dispatch_kubeflow.machine.rules import rulebook
 from dispatch_kubeflow.machine.values import JobSpec, ObjectRef, Settings
 
+from .sockets import Sockets
 from .turns import Abolished, Crash, Task, Turns, WorldClock
 from .wire import Access, Actor, Exchange, Fault, Requests, Wire
 
@@ -198,9 +199,12 @@ def _short(value: Any) -> str:
 
 
 class World:
-    """A cluster and everybody around it. `seed` decides names, UIDs and whatever the world draws."""
+    """A cluster and everybody around it. `seed` decides names, UIDs and whatever the world draws.
 
-    def __init__(self, seed: int = 0) -> None:
+    `sockets`: callers reach it by these; in memory otherwise.
+    """
+
+    def __init__(self, seed: int = 0, sockets: Sockets | None = None) -> None:
         template = _template()
         clock = WorldClock()
         self.clock = clock
@@ -220,6 +224,7 @@ class World:
         self.pace = "settle"
         self.relabelled: dict[str, tuple[Resource, str, dict[str, str]]] = {}
         self.wire.before = self._between
+        self.sockets = sockets
         self._calls = 0
         self._processes = 0
 
@@ -227,6 +232,8 @@ class World:
         for backend in self.backends.values():
             backend._adapter.running.close()
         self.turns.abolish()
+        if self.sockets is not None:
+            self.sockets.close_pools()
 
     # Callers.
 
@@ -243,7 +250,8 @@ class World:
         given = settings(of, read_only)
         self._processes += 1
         actor = self.actors[name] = Actor(name, token or self.admin, self._processes)
-        door = Door(Access(self.wire, actor), request_timeout=given.request_timeout, clock=self.clock)  # type: ignore[arg-type] # as much of it as a Sender uses
+        access = Access(self.wire, actor) if self.sockets is None else self.sockets.access(self.wire, actor)
+        door = Door(access, request_timeout=given.request_timeout, clock=self.clock)  # type: ignore[arg-type] # as much of it as a Sender uses
         gates = Gates(
             read_only=read_only,
             looked=Looked((str(WRITES[0]),)) if lacking else Looked(),

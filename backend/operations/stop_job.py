@@ -286,6 +286,7 @@ class _StopJob:
                 metadata = got.seen.metadata
                 item = _Item(CONFIG_MAPS, metadata, attempt, collecting=bool(metadata.owner_references))
                 found.append(item)
+                self.left.append(item)
                 self._delete(item)
                 continue
             rule = self.call.judge(got)

@@ -498,6 +498,14 @@ def test_a_read_of_an_owner_that_the_end_of_the_context_cut_is_the_end_of_the_co
     assert any("/JobSet/job-1?" in each for each in caught[0].details["left"])
 
 
+def test_a_read_of_what_might_own_the_snapshot_that_the_end_of_the_context_cut_names_the_snapshot(world: World) -> None:
+    backend = orphaned(world)
+    world.wire.on("GET", r"/configmaps/", after=lambda _: world.wire.hang("GET", T_JOB + "$") and None)
+    with refused("stop.context-ended") as caught:
+        backend.stop_job("job", ctx=soon(2.0))
+    assert any("/ConfigMap/job-1-runtime-snapshot?" in each for each in caught[0].details["left"])
+
+
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_foreground_deletion_that_does_not_end_is_ended(world: World, opened: bool) -> None:
     backend = running(world) if opened else world.backend()
