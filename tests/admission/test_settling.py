@@ -290,6 +290,21 @@ def test_a_hold_at_any_moment_of_a_start_is_never_overrun(scene, controller, ope
     assert ("ready", "ok") not in controller.recorder.writes
 
 
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_of_two_that_both_act_on_a_workload_one_alone_writes(scene, controller, opened, nth):
+    """Were the lease ever to fail them, the Workload's version still tells them apart."""
+    other = scene.process()
+    other.elector.context = lambda ctx: ctx
+    scene.reserve(opened)
+    controller.see()
+    first = len(controller.memory.requests)
+    controller.memory.before = lambda number: other.turn() if number == first + nth else None
+    controller.act()
+    writes = controller.recorder.writes + other.recorder.writes
+    assert writes.count(("ready", "ok")) == 1
+    assert scene.state(opened) == "Ready"
+
+
 def test_a_workload_that_is_gone_by_now_is_settled(scene, controller, opened):
     scene.reserve(opened)
     controller.see()

@@ -7,19 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from dispatch_kubeflow.backend.embedded import KueueConfiguration
 from tests.real.cluster import Cluster
 
 from .embedded import EmbeddedCluster, embedded_cluster
+from .queue_scene import QueueScene
 from .scene import Scene
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `cluster` is performed on each that was chosen."""
-    if "cluster" in metafunc.fixturenames:
-        chosen = metafunc.config.getoption("--cluster")
-        metafunc.parametrize(
-            "cluster", ["embedded", "real"] if chosen == "both" else [chosen], indirect=True, scope="session"
-        )
+    """A test that asks for `cluster`, or for one with Kueue, is performed on each that was chosen."""
+    chosen = metafunc.config.getoption("--cluster")
+    for name in ("cluster", "queue_cluster"):
+        if name in metafunc.fixturenames:
+            each = ["embedded", "real"] if chosen == "both" else [chosen]
+            metafunc.parametrize(name, each, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,6 +44,31 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     named = {"embedded": "own_embedded_cluster", "real": "real_cluster"}[request.param]
     found: Cluster = request.getfixturevalue(named)
     return found
+
+
+@pytest.fixture(scope="session")
+def own_embedded_queue_cluster() -> Iterator[EmbeddedCluster]:
+    with embedded_cluster(KueueConfiguration()) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def queue_cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster under test that has Kueue, shared by the session."""
+    named = {"embedded": "own_embedded_queue_cluster", "real": "kueue_cluster"}[request.param]
+    try:
+        found: Cluster = request.getfixturevalue(named)
+    except pytest.FixtureLookupError:
+        pytest.skip("this checkout's real control plane has no Kueue")
+    return found
+
+
+@pytest.fixture
+def queue_scene(queue_cluster: Cluster, tmp_path: pathlib.Path) -> Iterator[QueueScene]:
+    """A namespace of the test's own on it, with a queue of its own."""
+    made = QueueScene(queue_cluster, tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

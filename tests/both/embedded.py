@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dispatch_kubeflow.backend.embedded import Cluster as Inside
+from dispatch_kubeflow.backend.embedded import KueueConfiguration
 from tests.real.cluster import Cluster
 
 from .kubelet import AnnotatedKubelet
@@ -67,10 +68,10 @@ class EmbeddedCluster(Cluster):
 
 
 @contextmanager
-def embedded_cluster() -> Iterator[EmbeddedCluster]:
-    """One that runs, with users that have no rights yet."""
+def embedded_cluster(kueue: KueueConfiguration | None = None) -> Iterator[EmbeddedCluster]:
+    """One that runs, with users that have no rights yet; with Kueue, if it is said how that is configured."""
     kubelet = AnnotatedKubelet()
-    with tempfile.TemporaryDirectory() as folder, Inside(kubelet=kubelet, namespaces=()) as inside:
+    with tempfile.TemporaryDirectory() as folder, Inside(kubelet=kubelet, namespaces=(), kueue=kueue) as inside:
         inside.node_lifecycle.monitor_grace = _SILENT_AFTER
         config = json.loads(inside.kubeconfig(Path(folder) / "admin").read_text())
         described = config["clusters"][0]["cluster"]
