@@ -293,21 +293,16 @@ class Story:
 
     def _started_rightly(self, start: Any) -> None:
         found = self.world.get(TRAIN_JOBS, f"{start.job}-{start.attempt}")
-        if found is not None and annotation(found, "gate") == "closed" and self._is_of(start, found):
+        if (
+            found is not None
+            and annotation(found, "gate") == "closed"
+            and (found["metadata"]["uid"] in truth.owners_of(self.world, start.jobset))
+        ):
             raise Broken(f"a gated job has a pod that runs: {start}")
         outcomes = self.started.get((start.job, int(start.attempt)), [])
         refused = [each for each in outcomes if each.error is not None and record_start(each.error) is Recorded.REFUSED]
         if outcomes and len(refused) == len(outcomes):
             raise Broken(f"a refused attempt runs: {start}, {refused[-1]}")
-
-    def _is_of(self, start: Any, job: dict[str, Any]) -> bool:
-        """Whether the pod was made for this very TrainJob, and not for an earlier one of its name."""
-        return any(
-            owner["uid"] == job["metadata"]["uid"]
-            for event in self.world.cluster.store.events(JOB_SETS, 0)
-            if event.state.obj["metadata"]["uid"] == start.jobset
-            for owner in event.state.obj["metadata"].get("ownerReferences") or ()
-        )
 
     # The end of a schedule.
 

@@ -255,9 +255,12 @@ def _made_anew(world: World, outcome: Outcome) -> None:
             for event in world.cluster.store.events(TRAIN_JOBS, 0)
             if event.state.obj["metadata"]["name"] == name and event.version < each.committed
         ]
-        if events and events[-1].type != "DELETED" and events[-1].state.obj["metadata"]["uid"] in {
-            event.state.obj["metadata"]["uid"] for event in events if event.version <= outcome.version_before
-        }:
+        if (
+            events
+            and events[-1].type != "DELETED"
+            and events[-1].state.obj["metadata"]["uid"]
+            in {event.state.obj["metadata"]["uid"] for event in events if event.version <= outcome.version_before}
+        ):
             raise Lie(f"{outcome.operation} deleted {each.plural} {each.name}, which TrainJob {name} makes anew")
 
 
@@ -286,6 +289,16 @@ def _says(exchange: Exchange, outcome: Outcome) -> bool:
     return facts(exchange) is not None and request_row(exchange, outcome.operation).id == outcome.row
 
 
+def owners_of(world: World, jobset: str) -> set[str]:
+    """UIDs of the TrainJobs that a JobSet, by its UID, was ever made for."""
+    return {
+        owner["uid"]
+        for event in world.cluster.store.events(JOB_SETS, 0)
+        if event.state.obj["metadata"]["uid"] == jobset
+        for owner in event.state.obj["metadata"].get("ownerReferences") or ()
+    }
+
+
 def _is_stopped(world: World, outcome: Outcome) -> None:
     created = [each for each in outcome.exchanges if each.what == "POST trainjobs" and each.committed]
     job, attempt = str(outcome.arguments[0]), str(outcome.arguments[1])
@@ -294,9 +307,17 @@ def _is_stopped(world: World, outcome: Outcome) -> None:
         same = now is not None and now["metadata"]["uid"] == each.answer["metadata"]["uid"]
         if now is not None and same and "deletionTimestamp" not in now["metadata"]:
             raise Lie(f"{outcome.row}: {each.name} still stands")
-    if world.kubelet.live(job, attempt) and created:
+    # Pods of an earlier TrainJob of the name, which another call left, may still stop: nothing is said of them.
+    mine = {each.answer["metadata"]["uid"] for each in created}
+    if any(owners_of(world, uid) & mine for uid in world.kubelet.live_jobsets(job, attempt)):
         raise Lie(f"{outcome.row}: a container of {job}-{attempt} runs")
-    ran = any(each.job == job and each.attempt == attempt and each.at >= outcome.began for each in world.kubelet.starts)
+    ran = any(
+        each.job == job
+        and each.attempt == attempt
+        and each.at >= outcome.began
+        and owners_of(world, each.jobset) & mine
+        for each in world.kubelet.starts
+    )
     if ran and "never ran" in str(outcome.error):
         raise Lie(f"{outcome.row} says that it never ran, and a container of {job}-{attempt} did")
 

@@ -104,15 +104,26 @@ class Kubelet(ScriptedKubelet):
                 index,
                 sandbox.pod["metadata"]["name"],
                 beside,
-                (sandbox.pod["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-uid", ""),
+                jobset_of(sandbox.pod),
             )
         )
         super().started(sandbox, container)
 
     def live(self, job: str, attempt: str | None = None) -> list[str]:
         """Pods of a job whose containers really run, whatever the API says."""
-        found = [(run.pod["metadata"]["name"], whose(run.pod)) for run in self.running()]
-        return [name for name, of in found if of[0] == job and attempt in (None, of[1])]
+        return [run.pod["metadata"]["name"] for run in self._alive(job, attempt)]
+
+    def live_jobsets(self, job: str, attempt: str) -> set[str]:
+        """UIDs of the JobSets whose containers of this attempt really run."""
+        return {jobset_of(run.pod) for run in self._alive(job, attempt)}
+
+    def _alive(self, job: str, attempt: str | None) -> list[Any]:
+        return [run for run in self.running() if (of := whose(run.pod))[0] == job and attempt in (None, of[1])]
+
+
+def jobset_of(pod: Object) -> str:
+    """UID of the JobSet that a pod is of."""
+    return str((pod["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-uid", ""))
 
 
 def whose(pod: Object) -> tuple[str, str, str]:
