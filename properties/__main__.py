@@ -37,6 +37,7 @@ def main() -> int:
     replay.add_argument("steps", nargs="?", help="the steps as JSON; drawn from the seed where none are given")
     told = commands.add_parser("report", help="play schedules and print what was visited, and what was true")
     told.add_argument("--schedules", type=int, default=2000)
+    told.add_argument("--singles", action="store_true", help="every single fault as well, as the published matrix has")
     pairs = commands.add_parser("pairs", help="every pair of faults at two requests of every operation")
     pairs.add_argument("--seconds", type=float, default=float("inf"))
     pairs.add_argument("--part", default="1/1", help="3/20 is the third of twenty parts, each with some of every call")
@@ -75,7 +76,14 @@ def _replay(given: argparse.Namespace) -> int:
 
 def _report(given: argparse.Namespace) -> int:
     done = runner.run(iter(range(given.schedules)), until=lambda _: False)
+    cases = 0
+    for scene in exhaustive.SCENES if given.singles else ():
+        for faults in exhaustive.singles(scene):
+            cases += 1
+            exhaustive.check(scene, faults, done.matrix)
+        forget_created()
     _say(report.matrix(done.matrix))
+    _say(f"{cases:,} single faults")
     _say(report.visits(done.floors))
     _say(done.line)
     return 1 if done.failures else 0

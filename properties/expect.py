@@ -841,6 +841,36 @@ def _above(walk: Walk, obj: Object, itself: str | None) -> str | None:
     return "stop.owner-lives" if got == "ok" else walk.row(exchange)
 
 
+# Output.
+
+
+def _output(walk: Walk) -> str | None:
+    found: dict[str, list[Object]] = {}
+    for plural in ("trainjobs", "pods"):
+        failed = _list(walk, plural)
+        if failed is not None:
+            return walk.row(failed)
+        assert walk.last is not None
+        found[plural] = walk.last.answer["items"]
+    highest = max((_attempt(each) for each in (*found["trainjobs"], *found["pods"])), default=0)
+    pods = [each for each in found["pods"] if _attempt(each) == highest]
+    if not pods:
+        return "read.no-rank-0"
+    newest = max(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["uid"]))
+    got, exchange = walk.next("GET pods", newest["metadata"]["name"])
+    if got == "ok":
+        return "success"
+    if exchange.sent and exchange.status is None and exchange.fault is not None:
+        # A stream that breaks gives what came before; how much that was depends on where.
+        return None if exchange.fault.kind in ("cut", "garbled") else walk.row(exchange)
+    return walk.row(exchange)
+
+
+def _attempt(obj: Object) -> int:
+    text = (obj["metadata"].get("labels") or {}).get(PREFIX + "attempt", "")
+    return int(text) if text.isdigit() else 0
+
+
 # StopJob: its waiting depends on time, so only its failures are told from its requests.
 
 
@@ -856,6 +886,7 @@ _ORACLES: dict[str, Any] = {
     "hold": _hold_family,
     "release": _hold_family,
     "stop": _stop,
+    "output": _output,
 }
 
 

@@ -441,6 +441,24 @@ def _found(world: World, outcome: Outcome) -> None:
     }
     if not shown <= every:
         raise Lie(f"find of {job} shows what never was: {shown - every}")
+    _alone(world, outcome, shown)
+
+
+def _alone(world: World, outcome: Outcome, shown: set[str]) -> None:
+    """Find misses nothing of what carries the job's labels and has nobody above it."""
+    if any(world.cluster.store.events(each, outcome.version_before) for each in (TRAINING_RUNTIMES, JOBS, PODS)):
+        return
+    job, backend = outcome.arguments[0], world.backends[outcome.actor].name
+    kinds = (TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS)
+    there = {each.obj["metadata"]["uid"] for kind in kinds for each in world.cluster.store.states(kind, NAMESPACE)}
+    trainjobs = {each.obj["metadata"]["name"] for each in world.cluster.store.states(TRAIN_JOBS, NAMESPACE)}
+    for kind in kinds[1:]:
+        for each in world.of_job(kind, job):
+            meta = each["metadata"]
+            owned = any(owner["uid"] in there for owner in meta.get("ownerReferences") or ())
+            named = f"{job}-{label(each, 'attempt')}" in trainjobs
+            if label(each, "backend") == backend and not owned and not named and meta["uid"] not in shown:
+                raise Lie(f"find of {job} misses {each['kind']} {meta['name']}, which is alone")
 
 
 def _deadlines(world: World, outcome: Outcome) -> None:
