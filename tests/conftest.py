@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
 _COMPARED = Path(__file__).resolve().parent.parent / ".cache" / "compared.txt"
-_RUNNING = "DISPATCH_REAL_FOLDER"
+_RUNNING, _RUNNING_KUEUE = "DISPATCH_REAL_FOLDER", "DISPATCH_REAL_KUEUE_FOLDER"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +39,27 @@ def control_plane() -> Iterator[ControlPlane]:
 
     with ControlPlane() as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def kueue_plane() -> Iterator[ControlPlane]:
+    """One more, that has Kueue: a cluster without it must stay one."""
+    from tests.real.control_plane import ControlPlane
+
+    with ControlPlane(kueue=True) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def kueue_cluster(request: pytest.FixtureRequest) -> Cluster:
+    """A handle on it, or on the one that runs in the folder `DISPATCH_REAL_KUEUE_FOLDER` names."""
+    from tests.real.cluster import Cluster
+
+    running = os.environ.get(_RUNNING_KUEUE)
+    if running:
+        return Cluster.at(Path(running))
+    plane: ControlPlane = request.getfixturevalue("kueue_plane")
+    return plane.cluster
 
 
 @pytest.fixture(scope="session")

@@ -332,11 +332,12 @@ class Cluster:
         namespace: str,
         *,
         cluster_queue: str = "cq",
+        flavor: str = "default",
         quota: Mapping[str, str] | None = None,
         check: str | None = None,
         preempts: bool = False,
     ) -> None:
-        """A LocalQueue and its ClusterQueue, of one flavor `default` with `quota` (64 CPUs and 256 GiB by default).
+        """A LocalQueue and its ClusterQueue, of one flavor with `quota` (64 CPUs and 256 GiB by default).
 
         `check`: the AdmissionCheck it asks for, which nobody has said to be active yet. `preempts`: whether a Workload
         of a higher priority sends others away.
@@ -347,11 +348,11 @@ class Cluster:
             "namespaceSelector": {},
             "preemption": {"withinClusterQueue": "LowerPriority" if preempts else "Never"},
             "resourceGroups": [
-                {"coveredResources": list(amounts), "flavors": [{"name": "default", "resources": resources}]}
+                {"coveredResources": list(amounts), "flavors": [{"name": flavor, "resources": resources}]}
             ],
         }
-        if self.get(kueue_names.RESOURCE_FLAVORS, "default") is None:
-            self.create(kueue_names.RESOURCE_FLAVORS, {"metadata": {"name": "default"}, "spec": {}})
+        if self.get(kueue_names.RESOURCE_FLAVORS, flavor) is None:
+            self.create(kueue_names.RESOURCE_FLAVORS, {"metadata": {"name": flavor}, "spec": {}})
         if check is not None:
             spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": check}]}
             if self.get(kueue_names.ADMISSION_CHECKS, check) is None:

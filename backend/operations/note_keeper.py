@@ -149,9 +149,7 @@ class NoteKeeper:
         last = self._finished
         with self._lock:
             inboxes = self._inboxes
-            self._inboxes = {
-                job: Inbox(each.listing) for job, each in inboxes.items() if not (last or each.ended)
-            }
+            self._inboxes = {job: Inbox(each.listing) for job, each in inboxes.items() if not (last or each.ended)}
         for job, inbox in inboxes.items():
             if inbox.news or inbox.ended or last or self._is_due(job):
                 self._look(job, inbox, last=last or inbox.ended)

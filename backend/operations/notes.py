@@ -1,5 +1,4 @@
-"""Notes on a job are for its last attempt: once the next one has started, nobody asks for the earlier ones any more.
-"""
+"""Notes on a job are for its last attempt: once the next one has started, nobody asks for the earlier ones any more."""
 
 from __future__ import annotations
 

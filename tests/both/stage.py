@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded import Cluster, VirtualClock
+from dispatch_kubeflow.backend.embedded import Cluster, KueueConfiguration, VirtualClock
+from dispatch_kubeflow.backend.embedded.controllers.kueue.names import WORKLOAD_PRIORITY_CLASSES
 from dispatch_kubeflow.backend.requests.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
     CLUSTER_TRAINING_RUNTIMES,
     JOB_SETS,
     JOBS,
+    LOCAL_QUEUES,
     PODS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
+    WORKLOADS,
 )
 from tests.real.api import Object
-from tests.real.traces.facets import KINDS, Trace, Watched
+from tests.real.traces.facets import KINDS, QUEUE_KINDS, Trace, Watched
+from tests.real.traces.queues import APPLIED, ROOM
 from tests.real.traces.scenarios import Holds
 from tests.real.training import SOURCE, hardened
 
@@ -28,6 +34,8 @@ _RESOURCES = {
     "jobsets": JOB_SETS,
     "jobs": JOBS,
     "pods": PODS,
+    "workloads": WORKLOADS,
+    "localqueues": LOCAL_QUEUES,
 }
 _STEP, _LIMIT = 0.05, 600.0
 """Virtual seconds: how far time moves between two looks, and how long anything may take."""
@@ -36,8 +44,10 @@ _STEP, _LIMIT = 0.05, 600.0
 class EmbeddedStage:
     """Plays a scenario in process; its trace is read from the store's own history."""
 
-    def __init__(self) -> None:
-        self._cluster = Cluster(clock=VirtualClock(), kubelet=AnnotatedKubelet(), serve=False, seed=1)
+    def __init__(self, kueue: KueueConfiguration | None = None) -> None:
+        self._cluster = Cluster(
+            clock=VirtualClock(), kubelet=AnnotatedKubelet(), serve=False, seed=1, kueue=kueue
+        )  # fmt: skip
         self._cluster.settle()
         self._from = self._cluster.store.resource_version
         self._node = ""
@@ -99,9 +109,53 @@ class EmbeddedStage:
 
     def trace(self) -> Trace:
         """Everything that happened, and whatever still does when the scenario is over."""
+        return self._traced(Watched(), KINDS)
+
+    def _traced(self, watched: Watched, kinds: Sequence[str]) -> Trace:
         self._cluster.advance(30.0)
-        watched = Watched()
-        events = [(event, kind) for kind in KINDS for event in self._cluster.store.events(_RESOURCES[kind], self._from)]
+        events = [(event, kind) for kind in kinds for event in self._cluster.store.events(_RESOURCES[kind], self._from)]
         for event, kind in sorted(events, key=lambda each: each[0].version):
             watched.see(kind, event.type, event.object)
         return watched.trace()
+
+
+OWN = "its-own"
+
+
+class EmbeddedQueueStage(EmbeddedStage):
+    """The stage on an embedded cluster that has Kueue."""
+
+    def __init__(self) -> None:
+        super().__init__(KueueConfiguration())
+
+    def furnish(self, *, checked: bool = True) -> None:
+        for name, value in (("low", 10), ("high", 100)):
+            self._cluster.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+        check = OWN if checked else None
+        self._cluster.add_queue(
+            "lq", NAMESPACE, cluster_queue=OWN, flavor=OWN, quota={"cpu": ROOM}, check=check, preempts=True
+        )
+        if checked:
+            active = {"type": "Active", "status": "True", "reason": "Here", "message": ""}
+            active["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+            status = {"status": {"conditions": [active]}}
+            self._cluster.patch(ADMISSION_CHECKS, OWN, status, subresource="status")
+        self._cluster.settle()
+
+    def priority(self, name: str) -> str:
+        return name
+
+    def checks(self) -> Object:
+        return {"admissionChecksStrategy": {"admissionChecks": [{"name": OWN}]}}
+
+    def write_check(self, workload: str, state: str) -> None:
+        entry = {"name": OWN, "state": state, "message": "by us", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        body = {**APPLIED, "metadata": {"name": workload}, "status": {"admissionChecks": [entry]}}
+        place = (NAMESPACE, workload)
+        self._cluster.store.patch(WORKLOADS, *place, body, "apply", "status", manager="dispatch", force=True)
+
+    def change_queue(self, change: Object) -> None:
+        self._cluster.patch(CLUSTER_QUEUES, OWN, {"spec": change})
+
+    def trace(self) -> Trace:
+        return self._traced(Watched(OWN), QUEUE_KINDS)

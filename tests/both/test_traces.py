@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.real.traces.facets import differences, merged, settled, turns
-from tests.real.traces.record import recorded
+from tests.real.traces.queues import QUEUE_SCENARIOS
+from tests.real.traces.record import QUEUES_RECORDED, recorded
 from tests.real.traces.scenarios import SCENARIOS
 
-from .stage import EmbeddedStage
+from .stage import EmbeddedQueueStage, EmbeddedStage
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -22,8 +23,20 @@ def test_the_embedded_cluster_shows_what_the_real_one_did(name: str) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("name", QUEUE_SCENARIOS)
+def test_the_embedded_kueue_shows_what_the_real_one_did(name: str) -> None:
+    stage = EmbeddedQueueStage()
+    try:
+        QUEUE_SCENARIOS[name](stage)
+        found = differences(recorded(QUEUES_RECORDED)[name], stage.trace())
+    finally:
+        stage.close()
+    assert found == []
+
+
 def test_every_scenario_is_recorded_and_nothing_else() -> None:
     assert set(recorded()) == set(SCENARIOS)
+    assert set(recorded(QUEUES_RECORDED)) == set(QUEUE_SCENARIOS)
 
 
 def test_of_a_count_only_the_turning_points_are_kept() -> None:

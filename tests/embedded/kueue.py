@@ -78,9 +78,13 @@ class QueueScene:
         **ways: Any,
     ) -> None:
         """A runtime and a TrainJob of two nodes that ask for two CPUs each."""
-        self.cluster.create(TRAINING_RUNTIMES, runtime(name, replacement="Failed"))
+        copy = runtime(name, replacement="Failed")
+        (replicated,) = copy["spec"]["template"]["spec"]["replicatedJobs"]
+        replicated["template"]["spec"]["template"]["spec"] |= ways.pop("pod", {})
+        self.cluster.create(TRAINING_RUNTIMES, copy)
         asked = {"cpu": "2"} if requests is None else requests
-        job = train_job(name, suspend=ways.pop("suspend", False), trainer={"resourcesPerNode": {"requests": asked}})
+        trainer = {"resourcesPerNode": {"requests": asked}} if asked else {}
+        job = train_job(name, suspend=ways.pop("suspend", False), trainer=trainer | ways.pop("trainer", {}))
         labels = {names.QUEUE_NAME: queue} if queue else {}
         if priority:
             labels[names.PRIORITY_CLASS] = priority

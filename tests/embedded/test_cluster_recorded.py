@@ -14,3 +14,12 @@ def test_no_client_could_tell_it_from_the_real_one_by_these_cases(cases):
     finally:
         target.close()
     assert [str(each) for each in found if each.hard] == []
+
+
+def test_no_client_could_tell_its_kueue_from_the_real_one_by_these_cases():
+    target = EmbeddedTarget(kueue=True)
+    try:
+        found = against(target, "queues/*")
+    finally:
+        target.close()
+    assert [str(each) for each in found if each.hard] == []

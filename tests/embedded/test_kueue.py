@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dispatch_kubeflow.backend.embedded import Cluster, Script, VirtualClock
-from dispatch_kubeflow.backend.embedded.controllers.kinds import TRAIN_JOBS
+from dispatch_kubeflow.backend.embedded.controllers.kinds import TRAIN_JOBS, TRAINING_RUNTIMES
 from dispatch_kubeflow.backend.embedded.controllers.kueue import names
 from dispatch_kubeflow.backend.embedded.controllers.kueue.names import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from dispatch_kubeflow.backend.embedded.errors import ApiError
@@ -43,7 +43,7 @@ def test_a_queued_train_job_waits_behind_its_gate_with_the_check_pending() -> No
         assert shape(found["metadata"]["ownerReferences"]) == shape(theirs["metadata"]["ownerReferences"])
         assert found["metadata"]["finalizers"] == theirs["metadata"]["finalizers"]
         for pod_set in found["spec"]["podSets"]:
-            del pod_set["template"]
+            del pod_set["template"], pod_set["topologyRequest"]
         assert found["spec"] == theirs["spec"]
         assert alike(scene, "kf-1", "gated")
 
@@ -350,6 +350,175 @@ def test_a_job_unsuspended_by_hand_is_suspended_again() -> None:
         scene.advance()
         assert scene.suspended("kf-1")
         assert scene.conditions("kf-1")["QuotaReserved"] == HELD
+
+
+@pytest.mark.parametrize("empty", [{"args": []}, {"env": []}, {"env": [{"name": "A", "value": ""}]}])
+def test_a_job_with_anything_empty_in_it_is_admitted_and_never_started(empty: dict[str, Any]) -> None:
+    with QueueScene(check=None) as scene:
+        scene.submit("ke-1", gate=None, trainer=empty)
+        scene.advance(30)
+        assert scene.conditions("ke-1")["Admitted"][0] == "True"
+        assert scene.suspended("ke-1")
+
+
+def test_quantities_are_rewritten_once_kueue_is_there() -> None:
+    with QueueScene() as scene:
+        scene.submit("kq-1", requests={"cpu": "1500m", "memory": "1024Mi"})
+        assert scene.job("kq-1")["spec"]["trainer"]["resourcesPerNode"]["requests"] == {"cpu": "1500m", "memory": "1Gi"}
+
+
+def test_a_flavor_puts_its_labels_and_tolerations_on_the_pods() -> None:
+    toleration = {"key": "acme.io/gpu", "operator": "Exists"}
+    taint = {"key": "acme.io/gpu", "effect": "NoSchedule"}
+    with QueueScene(check=None) as scene:
+        spec = {"nodeLabels": {"acme.io/pool": "a"}, "nodeTaints": [taint], "tolerations": [toleration]}
+        scene.cluster.patch(names.RESOURCE_FLAVORS, "default", {"spec": spec})
+        scene.cluster.add_node("gpu", labels={"acme.io/pool": "a"}, taints=[taint])
+        scene.submit("kf-1", gate=None)
+        scene.advance()
+        assert {pod["spec"]["nodeName"] for pod in scene.pods("kf-1")} == {"gpu"}
+        assert scene.pods("kf-1")[0]["spec"]["nodeSelector"] == {"acme.io/pool": "a"}
+
+
+def test_a_taint_that_nobody_tolerates_and_another_nodes_label_are_no_fit() -> None:
+    with QueueScene(check=None) as scene:
+        spec: dict[str, Any] = {"nodeLabels": {"acme.io/pool": "a"}}
+        scene.cluster.patch(names.RESOURCE_FLAVORS, "default", {"spec": spec})
+        scene.submit("kn-1", gate=None, pod={"nodeSelector": {"acme.io/pool": "b"}})
+        assert "flavor default doesn't match node affinity" in scene.message("kn-1", "QuotaReserved")
+        spec["nodeTaints"] = [{"key": "acme.io/gpu", "effect": "NoSchedule"}]
+        scene.cluster.patch(names.RESOURCE_FLAVORS, "default", {"spec": spec})
+        scene.submit("kt-1", gate=None)
+        assert "untolerated taint" in scene.message("kt-1", "QuotaReserved")
+
+
+def queue(name: str, quota: str, **more: Any) -> dict[str, Any]:
+    """A ClusterQueue of one flavor in the cohort `both`."""
+    quotas = {"name": "cpu", "nominalQuota": quota} | more.pop("limits", {})
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [quotas]}]}
+    return {
+        "metadata": {"name": name},
+        "spec": {"namespaceSelector": {}, "cohortName": "both", "resourceGroups": [group], **more},
+    }
+
+
+def cohort(scene: QueueScene, **limits: str) -> None:
+    """The queues `mine`, that reclaims, and `theirs`, that borrows, each with room for four CPUs."""
+    policy = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
+    scene.cluster.create(CLUSTER_QUEUES, queue("mine", "4", preemption=policy))
+    scene.cluster.create(CLUSTER_QUEUES, queue("theirs", "4", limits=limits))
+    for name in ("mine", "theirs"):
+        made = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"clusterQueue": name}}
+        scene.cluster.create(LOCAL_QUEUES, made)
+    scene.settle()
+
+
+def test_a_queue_borrows_from_its_cohort_until_it_is_reclaimed() -> None:
+    with QueueScene(check=None) as scene:
+        cohort(scene)
+        scene.submit("kb-1", gate=None, queue="theirs", requests={"cpu": "3"})
+        scene.advance()
+        assert scene.conditions("kb-1")["Admitted"][0] == "True"
+        scene.submit("km-1", gate=None, queue="mine")
+        scene.advance(3)
+        assert scene.conditions("kb-1")["Preempted"] == ("True", "InCohortReclamation")
+        assert "reclamation within the cohort" in scene.message("kb-1", "Evicted")
+        assert scene.conditions("km-1")["Admitted"][0] == "True"
+
+
+def test_a_borrowing_limit_is_the_most_a_queue_may_have() -> None:
+    with QueueScene(check=None) as scene:
+        cohort(scene, borrowingLimit="1")
+        scene.submit("kb-1", gate=None, queue="theirs", requests={"cpu": "3"})
+        assert "maximum capacity (5)" in scene.message("kb-1", "QuotaReserved")
+
+
+def test_what_a_queue_does_not_lend_is_its_own() -> None:
+    with QueueScene(check=None) as scene:
+        cohort(scene, lendingLimit="1")
+        scene.submit("km-1", gate=None, queue="mine", requests={"cpu": "3"})
+        assert "maximum capacity (5)" in scene.message("km-1", "QuotaReserved")
+        scene.submit("kt-1", gate=None, queue="theirs", requests={"cpu": "2"})
+        assert scene.conditions("kt-1")["QuotaReserved"] == RESERVED
+
+
+def test_a_strict_queue_lets_nobody_overtake_its_head() -> None:
+    with QueueScene(check=None) as scene:
+        scene.cluster.patch(CLUSTER_QUEUES, "cq", {"spec": {"queueingStrategy": "StrictFIFO"}})
+        scene.submit("ka-1", gate=None)
+        scene.advance()
+        scene.submit("kb-1", gate=None)
+        scene.submit("kc-1", gate=None, requests={"cpu": "0"})
+        scene.advance()
+        assert scene.conditions("kb-1")["QuotaReserved"] == ("False", "Pending")
+        assert "QuotaReserved" not in scene.conditions("kc-1")
+        scene.cluster.delete(TRAIN_JOBS, "ka-1", NAMESPACE)
+        scene.advance(3)
+        assert scene.conditions("kb-1")["QuotaReserved"] == RESERVED
+
+
+def test_a_limit_of_execution_deactivates() -> None:
+    with QueueScene(check=None) as scene:
+        scene.submit("kl-1", gate=None, labels={names.MAX_EXEC_TIME: "5"})
+        scene.advance(10)
+        assert scene.workload("kl-1")["spec"]["active"] is False
+        assert scene.conditions("kl-1")["Evicted"] == ("True", "DeactivatedDueToMaximumExecutionTimeExceeded")
+
+
+def test_a_check_may_ask_for_a_later_retry() -> None:
+    with QueueScene() as scene:
+        scene.submit("kr-1", gate=None)
+        name = scene.workload("kr-1")["metadata"]["name"]
+        now = scene.cluster.store.now()
+        retry = {"name": CHECK, "state": "Retry", "message": "", "lastTransitionTime": now, "requeueAfterSeconds": 60}
+        scene.cluster.patch(WORKLOADS, name, {"status": {"admissionChecks": [retry]}}, NAMESPACE, subresource="status")
+        scene.advance(30)
+        assert "Evicted" not in scene.conditions("kr-1")
+        assert scene.workload("kr-1")["status"]["requeueState"]["requeueAt"] > now
+        scene.advance(40)
+        assert scene.conditions("kr-1")["Evicted"] == ("False", "QuotaReserved")
+        assert scene.conditions("kr-1")["Requeued"] == ("True", "BackoffFinished")
+        assert "requeueState" not in scene.workload("kr-1")["status"]
+
+
+def test_the_flavors_of_a_check_decide_who_has_it() -> None:
+    with QueueScene() as scene:
+        other = {"name": "other", "resources": [{"name": "cpu", "nominalQuota": "8"}]}
+        scene.cluster.create(names.RESOURCE_FLAVORS, {"metadata": {"name": "other"}, "spec": {}})
+        spec = scene.cluster.list(CLUSTER_QUEUES)[0]["spec"]
+        spec["resourceGroups"][0]["flavors"].append(other)
+        spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": CHECK, "onFlavors": ["default"]}]}
+        scene.cluster.patch(CLUSTER_QUEUES, "cq", {"spec": spec})
+        scene.settle()
+        scene.submit("kd-1", gate=None)
+        scene.submit("ko-1", gate=None)
+        scene.advance()
+        assert scene.checks("kd-1") == [(CHECK, "Pending")]
+        assert (scene.checks("ko-1"), scene.suspended("ko-1")) == ([], False)
+
+
+def test_a_job_changed_while_it_waits_has_its_workload_changed_with_it() -> None:
+    with QueueScene() as scene:
+        scene.submit("kf-1")
+        before = scene.workload("kf-1")
+        runtime = scene.cluster.list(TRAINING_RUNTIMES, NAMESPACE)[0]
+        (replicated,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        toleration = {"key": "acme.io/x", "operator": "Exists"}
+        replicated["template"]["spec"]["template"]["spec"]["tolerations"] = [toleration]
+        scene.cluster.patch(TRAINING_RUNTIMES, "kf-1", runtime, NAMESPACE)
+        scene.cluster.patch(TRAIN_JOBS, "kf-1", {"metadata": {"labels": {"acme.io/touched": "1"}}}, NAMESPACE)
+        scene.advance()
+        after = scene.workload("kf-1")
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert after["spec"]["podSets"][0]["template"]["spec"]["tolerations"]
+
+
+def test_a_runtime_that_is_gone_keeps_every_write_away() -> None:
+    with QueueScene() as scene:
+        scene.submit("kf-1")
+        scene.cluster.delete(TRAINING_RUNTIMES, "kf-1", NAMESPACE)
+        with pytest.raises(ApiError, match="not found"):
+            scene.open("kf-1")
 
 
 def test_a_cluster_without_kueue_has_nothing_of_it() -> None:

@@ -177,9 +177,7 @@ def test_a_young_copy_of_a_trainjob_that_is_gone_may_be_anothers_start(world: Wo
 
 
 @pytest.mark.parametrize("label", ["backend", "job", "attempt"])
-def test_a_copy_of_another_identity_is_left_alone(
-    world: World, monkeypatch: pytest.MonkeyPatch, label: str
-) -> None:
+def test_a_copy_of_another_identity_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch, label: str) -> None:
     backend = world.backend()
     target = unowned_copy(world, backend)
     monkeypatch.setattr(backend._adapter, "clock", Later())

@@ -19,6 +19,7 @@ from .control_plane import ControlPlane
 from .processes import DidNotStart
 
 _PLACE = programs.CHECKOUT / ".cache" / "real" / "up"
+_KUEUE_PLACE = _PLACE.with_name("up-kueue")
 
 
 def main() -> int:
@@ -31,18 +32,21 @@ def main() -> int:
         ("status", "say whether it runs, and its memory"),
         ("serve", "run one in the foreground until a signal"),
     ):
-        commands.add_parser(name, help=text).add_argument("--folder", type=Path, default=_PLACE)
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--kueue", action="store_true", help="the one that has Kueue")
+        command.add_argument("--folder", type=Path)
     arguments = parser.parse_args()
+    folder = arguments.folder or (_KUEUE_PLACE if arguments.kueue else _PLACE)
     try:
         return {"build": _build, "up": _up, "down": _down, "status": _status, "serve": _serve}[arguments.command](
-            arguments.folder
+            folder, arguments.kueue
         )
     except (programs.CannotBuild, DidNotStart) as error:
         sys.stderr.write(f"{error}\n")
         return 1
 
 
-def _build(folder: Path) -> int:
+def _build(folder: Path, kueue: bool) -> int:
     taken = programs.build_missing()
     programs.say(
         json.dumps({name: round(seconds) for name, seconds in taken.items()}) if taken else "everything is built"
@@ -50,13 +54,14 @@ def _build(folder: Path) -> int:
     return 0
 
 
-def _up(folder: Path) -> int:
+def _up(folder: Path, kueue: bool) -> int:
     """Starts a process of its own that outlives this one, and waits for it."""
     if _server(folder) is None:
         programs.build_missing()
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "serve.log").open("wb") as log:
             command = [sys.executable, "-m", __package__ or "real", "serve", "--folder", str(folder)]
+            command += ["--kueue"] if kueue else []
             environment = {**os.environ, "PYTHONPATH": str(programs.HERE.parent)}
             serving = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -70,7 +75,7 @@ def _up(folder: Path) -> int:
     return 0
 
 
-def _serve(folder: Path) -> int:
+def _serve(folder: Path, kueue: bool) -> int:
     if _server(folder) is not None:
         raise DidNotStart(f"one is running in {folder} already")
     (folder / "ready").unlink(missing_ok=True)
@@ -78,7 +83,7 @@ def _serve(folder: Path) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
-    plane = ControlPlane(folder)
+    plane = ControlPlane(folder, kueue=kueue)
     with plane as started:
         started.cluster.kubeconfig(folder / "kubeconfig")
         (folder / "ready").write_text(json.dumps({"seconds": plane.seconds}))
@@ -88,7 +93,7 @@ def _serve(folder: Path) -> int:
     return 0
 
 
-def _down(folder: Path) -> int:
+def _down(folder: Path, kueue: bool) -> int:
     server = _server(folder)
     if server is None:
         programs.say("none is running")
@@ -100,7 +105,7 @@ def _down(folder: Path) -> int:
     return 0
 
 
-def _status(folder: Path) -> int:
+def _status(folder: Path, kueue: bool) -> int:
     if _server(folder) is None:
         programs.say("none is running")
         return 1

@@ -77,7 +77,7 @@ def against(target: Target, pattern: str = "*") -> list[Disagreement]:
 
 def _target(arguments: argparse.Namespace) -> Target:
     if arguments.embedded:
-        return EmbeddedTarget()
+        return EmbeddedTarget(kueue=arguments.kueue)
     if arguments.folder:
         return RealTarget(Cluster.at(arguments.folder))
     users = dict(each.split("=", 1) for each in arguments.user)
@@ -94,6 +94,7 @@ def main() -> int:
     parser.add_argument("--user", action="append", default=[], metavar="NAME=TOKEN", help="with --url")
     parser.add_argument("--authority", type=Path, help="with --url: the PEM file that its certificate is checked by")
     parser.add_argument("--cases", default="*", help="which files of cases: a pattern without .yaml")
+    parser.add_argument("--kueue", action="store_true", help="with --embedded: one that has Kueue")
     parser.add_argument("--hard", action="store_true", help="leave out what differs in words only")
     arguments = parser.parse_args()
     target = _target(arguments)

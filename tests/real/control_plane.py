@@ -1,7 +1,8 @@
 """Starts the real control plane on free loopback ports in one folder, and stops all of it again.
 
-etcd, kube-apiserver, kube-controller-manager, kube-scheduler, Kubeflow Trainer, JobSet, and kwok for the kubelets. The
-apiserver listens on TLS with tokens and RBAC as a served cluster would; nothing listens on anything but 127.0.0.1.
+etcd, kube-apiserver, kube-controller-manager, kube-scheduler, Kubeflow Trainer, JobSet, kwok for the kubelets and, only
+where it is asked for, Kueue: every TrainJob meets its webhooks, and looks otherwise for it. The apiserver listens on
+TLS with tokens and RBAC as a served cluster would; nothing listens on anything but 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from .cluster import STATE, Cluster, cri_line, kubeconfig_object
 from .processes import Child, free_ports, resident_megabytes
 
 _PREFIX = "real-control-plane-"
-_COMPONENTS = ("kube-controller-manager", "kube-scheduler", "trainer", "jobset", "kwok")
+_COMPONENTS = ("kube-controller-manager", "kube-scheduler", "trainer", "jobset", "kueue", "kwok")
 _NAMED_USERS = ("alice", "bob", "carol", "nobody")
 _SPARE_USERS = 200
+_SERVING = Path("k8s-webhook-server") / "serving-certs"
 _CUSTOM_RESOURCES = (
     "/apis/trainer.kubeflow.org/v1alpha1/trainjobs",
     "/apis/trainer.kubeflow.org/v1alpha1/trainingruntimes",
@@ -38,17 +40,20 @@ _CUSTOM_RESOURCES = (
 )
 _PORTS = (
     "etcd", "etcd-peer", "apiserver", "controller-manager", "scheduler", "kubelet",
-    "trainer-webhook", "trainer-health", "jobset-webhook", "jobset-health",
+    "trainer-webhook", "trainer-health", "jobset-webhook", "jobset-health", "kueue-webhook", "kueue-health",
 )  # fmt: skip
 
 
 class ControlPlane:
-    """One control plane. As a context manager it is stopped, and its folder removed, at the end."""
+    """One control plane, with Kueue or without. As a context manager it is stopped, and its folder removed, at the
+    end.
+    """
 
-    def __init__(self, folder: Path | None = None, *, nodes: int = 2) -> None:
+    def __init__(self, folder: Path | None = None, *, nodes: int = 2, kueue: bool = False) -> None:
         self._temporary = folder is None
         self.folder = folder or Path(tempfile.mkdtemp(prefix=_PREFIX))
         self.nodes = nodes
+        self.kueue = kueue
         self.children: dict[str, Child] = {}
         self.seconds: dict[str, float] = {}
         self._ports: dict[str, int] = {}
@@ -107,10 +112,12 @@ class ControlPlane:
         for name in ("kube-controller-manager", "kube-scheduler"):
             self.children[name].start()
         api = self._admin
-        install.install_crds(api)
-        for name in ("trainer-controller-manager", "jobset", "kwok"):
+        install.install_crds(api, kueue=self.kueue)
+        for name in ("trainer-controller-manager", "jobset", "kwok", *(["kueue"] if self.kueue else [])):
             self.children[name].start()
         bundle = self._certificates.bundle()
+        if self.kueue:
+            install.install_webhooks(api, "kueue", self._ports["kueue-webhook"], bundle)
         install.install_webhooks(api, "trainer-controller-manager", self._ports["trainer-webhook"], bundle)
         install.install_webhooks(api, "jobset", self._ports["jobset-webhook"], bundle)
         logs = self.folder / "output.log"
@@ -133,6 +140,9 @@ class ControlPlane:
         self._child("kube-scheduler", _scheduler_flags(self.folder, ports, certificates))
         self._webhook_child("trainer-controller-manager", "trainer", _trainer_configuration(ports))
         self._webhook_child("jobset", "jobset", _jobset_configuration(ports))
+        if self.kueue:
+            home = self._webhook_child("kueue", "kueue", _kueue_configuration(self.folder, ports, manage_all=False))
+            shutil.copytree(home / _SERVING, home / "metrics-certs", dirs_exist_ok=True)
         self._child("kwok", _kwok_flags(self.folder, ports, certificates))
 
     def _child(self, name: str, flags: list[str], **environment: str) -> Child:
@@ -140,10 +150,10 @@ class ControlPlane:
         self.children[name] = child
         return child
 
-    def _webhook_child(self, program: str, component: str, configuration: dict[str, Any]) -> None:
-        """A controller-runtime manager: its webhook certificate lies in a fixed place under its TMPDIR."""
+    def _webhook_child(self, program: str, component: str, configuration: dict[str, Any]) -> Path:
+        """A controller-runtime manager: its webhook certificate lies in a fixed place under its TMPDIR, given back."""
         home = self.folder / component
-        place = home / "k8s-webhook-server" / "serving-certs"
+        place = home / _SERVING
         place.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self._certificates.serving, place / "tls.crt")
         shutil.copyfile(self._certificates.serving_key, place / "tls.key")
@@ -151,6 +161,14 @@ class ControlPlane:
         kubeconfig = self.folder / f"{component}.kubeconfig"
         flags = [f"--config={home / 'config.json'}", f"--kubeconfig={kubeconfig}"]
         self._child(program, flags, TMPDIR=str(home))
+        return home
+
+    def manage_jobs_without_queue_name(self, managed: bool) -> None:
+        """Configures Kueue so and starts it anew, as whoever changes its ConfigMap does."""
+        configuration = _kueue_configuration(self.folder, self._ports, manage_all=managed)
+        (self.folder / "kueue" / "config.json").write_text(json.dumps(configuration))
+        self.children["kueue"].stop()
+        self.start_again("kueue")
 
     def _start_and_wait(self, name: str) -> None:
         self.children[name].start()
@@ -165,6 +183,7 @@ class ControlPlane:
             "kube-scheduler": f"https://127.0.0.1:{ports['scheduler']}/healthz",
             "trainer-controller-manager": f"http://127.0.0.1:{ports['trainer-health']}/readyz",
             "jobset": f"http://127.0.0.1:{ports['jobset-health']}/readyz",
+            "kueue": f"http://127.0.0.1:{ports['kueue-health']}/readyz",
             "kwok": f"https://127.0.0.1:{ports['kubelet']}/healthz",
         }[name]
         self.children[name].wait_until(_answers(url))
@@ -368,4 +387,23 @@ def _jobset_configuration(ports: dict[str, int]) -> dict[str, Any]:
         "webhook": {"host": "127.0.0.1", "port": ports["jobset-webhook"]},
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
+    }
+
+
+def _kueue_configuration(folder: Path, ports: dict[str, int], *, manage_all: bool) -> dict[str, Any]:
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{ports['kueue-health']}"},
+        "metrics": {"bindAddress": "0"},
+        "webhook": {
+            "host": "127.0.0.1",
+            "port": ports["kueue-webhook"],
+            "certDir": str(folder.resolve() / "kueue" / _SERVING),
+        },
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "featureGates": {"VisibilityOnDemand": False},
+        "manageJobsWithoutQueueName": manage_all,
+        "integrations": {"frameworks": ["trainer.kubeflow.org/trainjob"]},
     }

@@ -23,7 +23,11 @@ _WEBHOOK_NAMES = {
     ("trainer-controller-manager", "Validating"): "validator.trainer.kubeflow.org",
     ("jobset", "Mutating"): "jobset-mutating-webhook-configuration",
     ("jobset", "Validating"): "jobset-validating-webhook-configuration",
+    ("kueue", "Mutating"): "kueue-mutating-webhook-configuration",
+    ("kueue", "Validating"): "kueue-validating-webhook-configuration",
 }
+# Of Kueue's webhooks those of its own kinds and of TrainJobs; the other kinds are not given to it.
+_KUEUES = ("trainjob", "workload", "clusterqueue", "resourceflavor", "cohort")
 _EXEMPT = "trainer.kubeflow.org/webhook-validation"
 _KWOK_KINDS = ("stages", "logs", "clusterlogs")
 
@@ -33,16 +37,19 @@ def documents(path: Path) -> Iterator[Object]:
     return (each for each in ruamel.yaml.YAML(typ="safe", pure=True).load_all(path.read_text()) if each)
 
 
-def _crd_files() -> Iterator[Path]:
+def _crd_files(*, kueue: bool) -> Iterator[Path]:
     yield from sorted((programs.manifests("trainer-controller-manager") / "manifests/base/crds").glob("trainer.*.yaml"))
     yield from sorted((programs.manifests("jobset") / "config/components/crd/bases").glob("*.yaml"))
     bases = programs.manifests("kwok") / "kustomize/crd/bases"
     yield from (bases / f"kwok.x-k8s.io_{kind}.yaml" for kind in _KWOK_KINDS)
+    if kueue:
+        yield from sorted((programs.manifests("kueue") / "config/components/crd/bases").glob("*.yaml"))
 
 
-def install_crds(api: Api) -> None:
+def install_crds(api: Api, *, kueue: bool) -> None:
     """Creates the CRDs and waits until they are served. The files go as they are: the apiserver reads YAML."""
-    names = [api.post(_CRDS, path.read_text(), content_type=YAML)["metadata"]["name"] for path in _crd_files()]
+    files = _crd_files(kueue=kueue)
+    names = [api.post(_CRDS, path.read_text(), content_type=YAML)["metadata"]["name"] for path in files]
     for name in names:
         api.wait_for(_CRDS, name, has("Established"))
 
@@ -52,10 +59,14 @@ def install_webhooks(api: Api, program: str, port: int, bundle: str) -> None:
     folder = {
         "trainer-controller-manager": "manifests/base/webhook",
         "jobset": "config/components/webhook",
+        "kueue": "config/components/webhook",
     }[program]
     for configuration in documents(programs.manifests(program) / folder / "manifests.yaml"):
         sort = configuration["kind"].removesuffix("WebhookConfiguration")
         configuration["metadata"]["name"] = _WEBHOOK_NAMES[program, sort]
+        if program == "kueue":
+            kept = [each for each in configuration["webhooks"] if each["name"][1:].partition(".")[0] in _KUEUES]
+            configuration["webhooks"] = kept
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ VERSIONS = {
     "kubernetes": KUBERNETES_VERSION,
     "trainer": "2.3.0",
     "jobset": "0.12.0",
+    "kueue": "0.19.2",
     "kwok": "0.8.0",
 }
 _VERSION_PACKAGE = "k8s.io/component-base/version"
@@ -40,6 +42,15 @@ class CannotBuild(Exception):
 
 
 @dataclass(frozen=True)
+class Change:
+    """One text of a program's main file that has to be another, for what it says cannot be configured."""
+
+    file: str
+    text: str
+    becomes: str
+
+
+@dataclass(frozen=True)
 class Program:
     """One executable of the control plane and where its source is named."""
 
@@ -49,6 +60,7 @@ class Program:
     link: tuple[str, ...] = ()
     manifests: tuple[str, ...] = field(default=(), kw_only=True)
     module: str = field(default="", kw_only=True)
+    change: Change | None = field(default=None, kw_only=True)
 
     @property
     def go_mod_folder(self) -> Path:
@@ -59,7 +71,8 @@ class Program:
         digest = hashlib.sha256()
         for name in ("go.mod", "go.sum"):
             digest.update((self.go_mod_folder / name).read_bytes())
-        digest.update("\0".join((self.package, *self.link, *self.manifests)).encode())
+        changed = () if self.change is None else (self.change.file, self.change.text, self.change.becomes)
+        digest.update("\0".join((self.package, *self.link, *self.manifests, *changed)).encode())
         return digest.hexdigest()[:16]
 
 
@@ -95,8 +108,24 @@ PROGRAMS = {
         ),
     )
 }
+EXTRAS = {
+    "kueue": Program(
+        "kueue",
+        "kueue",
+        "sigs.k8s.io/kueue/cmd/kueue",
+        _KUBERNETES_LINK,
+        module="sigs.k8s.io/kueue",
+        manifests=("config/components/crd/bases", "config/components/webhook"),
+        # With certificates of others, which ours are, the metrics' own are looked for in one place of the machine.
+        change=Change(
+            "cmd/kueue/main.go", '"/etc/kueue/metrics/certs"', 'filepath.Join(os.TempDir(), "metrics-certs")'
+        ),
+    ),
+}
+"""What a control plane has only if it is asked for."""
 CLIENTS = {"kubectl": Program("kubectl", "kubectl", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES_LINK)}
 """What is built beside the control plane and not a part of it."""
+_EVERY = PROGRAMS | EXTRAS | CLIENTS
 
 
 def say(text: str) -> None:
@@ -118,17 +147,17 @@ def built(program: Program) -> Path:
 
 def executable(name: str) -> Path:
     """The executable of a program that `build_missing` has built."""
-    return built((PROGRAMS | CLIENTS)[name]) / name
+    return built(_EVERY[name]) / name
 
 
 def manifests(name: str) -> Path:
     """The folder that holds a program's manifests, under the paths they have in their own project."""
-    return built(PROGRAMS[name]) / "manifests"
+    return built(_EVERY[name]) / "manifests"
 
 
 def missing() -> list[Program]:
     """The programs that are not in the cache yet."""
-    return [program for program in (PROGRAMS | CLIENTS).values() if not built(program).is_dir()]
+    return [program for program in _EVERY.values() if not built(program).is_dir()]
 
 
 def build_missing(say: Callable[[str], None] = say) -> dict[str, float]:
@@ -180,9 +209,10 @@ def _build(program: Program, say: Callable[[str], None]) -> float:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     flags = " ".join(("-s", "-w", *program.link))
-    _go(program, "build", "-ldflags", flags, "-o", str(unfinished / program.name), program.package)
+    package = [program.package] if program.change is None else _changed(program, program.change, unfinished)
+    _go(program, "build", "-ldflags", flags, "-o", str(unfinished / program.name), *package)
     if program.manifests:
-        source = Path(_go(program, "list", "-m", "-f", "{{.Dir}}", program.module))
+        source = _source(program)
         for relative in program.manifests:
             shutil.copytree(source / relative, unfinished / "manifests" / relative, copy_function=shutil.copyfile)
         _make_writable(unfinished / "manifests")
@@ -190,6 +220,23 @@ def _build(program: Program, say: Callable[[str], None]) -> float:
     taken = time.monotonic() - began
     say(f"built {program.name} in {taken:.0f} s")
     return taken
+
+
+def _source(program: Program) -> Path:
+    """Where the files of a program's own module are."""
+    return Path(_go(program, "list", "-m", "-f", "{{.Dir}}", program.module))
+
+
+def _changed(program: Program, change: Change, folder: Path) -> list[str]:
+    """What makes go compile the changed main file, as if it stood beside the go.mod; nothing is written there."""
+    original = (_source(program) / change.file).read_text()
+    if original.count(change.text) != 1:
+        raise CannotBuild(f"{change.file} does not say {change.text} once: its change must be thought over")
+    changed, overlay = folder / "main.go", folder / "overlay.json"
+    changed.write_text(original.replace(change.text, change.becomes))
+    seen_as = program.go_mod_folder / "changed" / "main.go"
+    overlay.write_text(json.dumps({"Replace": {str(seen_as): str(changed)}}))
+    return ["-overlay", str(overlay), "./changed"]
 
 
 def _make_writable(folder: Path) -> None:

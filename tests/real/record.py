@@ -221,6 +221,7 @@ def write(results: dict[str, dict[str, Recorded]], target: Target, folder: Path)
 def main() -> int:
     parser = argparse.ArgumentParser(prog="real.record", description=__doc__)
     parser.add_argument("--cases", default="*", help="which files of cases: a pattern without .yaml")
+    parser.add_argument("--kueue", action="store_true", help="on one that has Kueue, as cases `queues/*` want it")
     parser.add_argument("--folder", type=Path, help="the folder of a running control plane; without it one is started")
     parser.add_argument("--into", type=Path, default=RECORDED)
     arguments = parser.parse_args()
@@ -228,7 +229,7 @@ def main() -> int:
         target = RealTarget(Cluster.at(arguments.folder))
         count = write(perform(target, arguments.cases), target, arguments.into)
     else:
-        with ControlPlane() as plane:
+        with ControlPlane(kueue=arguments.kueue) as plane:
             target = RealTarget(plane.cluster)
             count = write(perform(target, arguments.cases), target, arguments.into)
     programs.say(f"{count} cases recorded in {arguments.into}")

@@ -109,18 +109,21 @@ class AddressTarget:
 
 
 class EmbeddedTarget:
-    """The project's own embedded cluster, a new one for each file of cases."""
+    """The project's own embedded cluster, a new one for each file of cases; with Kueue if that is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kueue: bool = False) -> None:
+        self._kueue = kueue
         self._stack = ExitStack()
         self._tokens: dict[str, str] = {}
         self.renew()
 
     def renew(self) -> None:
         from dispatch_kubeflow.backend.embedded import Cluster as Embedded  # the real target must not need it
+        from dispatch_kubeflow.backend.embedded import KueueConfiguration
 
         self.close()
-        running: AbstractContextManager[Any] = Embedded(nodes=2)
+        configuration = KueueConfiguration() if self._kueue else None
+        running: AbstractContextManager[Any] = Embedded(nodes=2, kueue=configuration)
         self._cluster = self._stack.enter_context(running)
         self._tokens = {}
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
 from .cluster import Cluster
-from .traces.facets import differences, settled
-from .traces.record import recorded
+from .traces.facets import Trace, differences, settled
+from .traces.queues import QUEUE_SCENARIOS
+from .traces.record import QUEUES_RECORDED, recorded
 from .traces.scenarios import SCENARIOS
-from .traces.stage import RealStage
+from .traces.stage import RealQueueStage, RealStage
 
 
 @pytest.mark.timeout(3600, func_only=True)
@@ -20,6 +23,31 @@ def test_the_real_control_plane_shows_what_was_recorded(cluster: Cluster, name: 
     with RealStage(cluster) as stage:
         SCENARIOS[name](stage)
         trace = settled(name, stage.trace_when(lambda trace: not differences(kept, settled(name, trace))))
+    compared["scenarios"] += 1
+    compared["facets"] += len(trace)
+    assert differences(kept, trace) == []
+
+
+def played_in_queues(cluster: Cluster, name: str) -> Trace:
+    kept = recorded(QUEUES_RECORDED)[name]
+    with RealQueueStage(cluster) as stage:
+        QUEUE_SCENARIOS[name](stage)
+        return stage.trace_when(lambda trace: not differences(kept, trace))
+
+
+@pytest.fixture(scope="module")
+def queues(kueue_cluster: Cluster) -> Iterator[dict[str, Future[Trace]]]:
+    """Every scenario on the control plane that has Kueue, four at once: they wait more than they work."""
+    with ThreadPoolExecutor(4) as pool:
+        yield {name: pool.submit(played_in_queues, kueue_cluster, name) for name in QUEUE_SCENARIOS}
+
+
+@pytest.mark.timeout(3600, func_only=True)
+@pytest.mark.parametrize("name", QUEUE_SCENARIOS)
+def test_the_real_kueue_shows_what_was_recorded(
+    queues: dict[str, Future[Trace]], name: str, compared: Counter[str]
+) -> None:
+    kept, trace = recorded(QUEUES_RECORDED)[name], queues[name].result()
     compared["scenarios"] += 1
     compared["facets"] += len(trace)
     assert differences(kept, trace) == []

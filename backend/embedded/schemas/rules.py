@@ -13,7 +13,7 @@ from typing import Any
 
 from dispatch_kubeflow.backend.embedded.errors import OMIT, FieldError
 
-_USE = re.compile(r"\b(?:oldSelf|self)\b(?:\.(?P<member>[A-Za-z_]\w*)(?P<call>\()?)?")
+_USE = re.compile(r"(?P<has>\bhas\()?\b(?:oldSelf|self)\b(?P<path>(?:\.[A-Za-z_]\w*)*)(?P<call>\()?")
 _SCALARS = ("string", "integer", "number", "boolean")
 _TYPES = {"FieldValueForbidden": "Forbidden", "FieldValueRequired": "Required value"}
 
@@ -90,23 +90,37 @@ def _of_text(expression: str, value: str) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _members(expression: str) -> frozenset[str] | None:
-    """The members of `self` an expression reads, or None where it reads `self` whole.
+def _members(expression: str) -> Mapping[str, frozenset[str] | None] | None:
+    """The members of `self` an expression reads, each with those of its own that are read, None where it is read whole;
+    None for all of it where `self` itself is.
 
     Handing an object over to the evaluator costs more than the evaluation.
     """
-    read: set[str] = set()
+    read: dict[str, set[str] | None] = {}
     for use in _USE.finditer(expression):
-        if not use["member"] or use["call"]:
+        path = use["path"].split(".")[1:]
+        if use["call"]:
+            path.pop()
+        if not path:
             return None
-        read.add(use["member"])
-    return frozenset(read)
+        inner = read.setdefault(path[0], set())
+        if len(path) > 1 and inner is not None:
+            inner.add(path[1])
+        elif not use["has"]:
+            read[path[0]] = None
+    return {name: None if inner is None else frozenset(inner) for name, inner in read.items()}
 
 
-def _narrowed(value: Any, members: frozenset[str] | None) -> Any:
+def _narrowed(value: Any, members: Mapping[str, frozenset[str] | None] | None) -> Any:
     if members is None or not isinstance(value, dict):
         return value
-    return {key: value[key] for key in members if key in value}
+    return {key: _part(value[key], inner) for key, inner in members.items() if key in value}
+
+
+def _part(value: Any, inner: frozenset[str] | None) -> Any:
+    if inner is None or not isinstance(value, dict):
+        return value
+    return {key: value[key] for key in inner if key in value}
 
 
 @lru_cache(maxsize=1024)

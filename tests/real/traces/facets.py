@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -10,6 +12,8 @@ from tests.real.api import Object
 
 Trace = dict[str, list[Any]]
 KINDS = ("trainjobs", "jobsets", "jobs", "pods")
+QUEUE_KINDS = (*KINDS, "workloads")
+"""What is watched where there is a Kueue."""
 CHANCE = {"deadline_of_the_trainjob": ("#2", "trainjobs t #1: active")}
 """By scenario: what names objects that come by chance. A busy Trainer 2.3.0 deletes the JobSet at the deadline, makes
 it again before it has seen its own `DeadlineExceeded`, and deletes it once more: its pods may even run for a moment.
@@ -80,18 +84,49 @@ def _pod(obj: Object) -> dict[str, Any]:
     }
 
 
+_SOMEBODY = re.compile(r"\(UID: [^)]*\)")
+
+
+def _why(obj: Object, kind: str) -> str | None:
+    """A condition's message, without whom it names."""
+    found = [each for each in obj.get("status", {}).get("conditions") or [] if each["type"] == kind]
+    return _SOMEBODY.sub("(somebody)", found[0]["message"]) if found else None
+
+
+def _workload(obj: Object) -> dict[str, Any]:
+    status = obj.get("status", {})
+    evictions = status.get("schedulingStats", {}).get("evictions") or []
+    return {
+        "active": obj["spec"].get("active"),
+        "gated": "kueue.x-k8s.io/admission-gated-by" in (obj["metadata"].get("annotations") or {}),
+        "kept": bool(obj["metadata"].get("finalizers")),
+        **_conditions(obj, ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Requeued", "Finished")),
+        **_conditions(obj, ("DeactivationTarget", "PodsReady")),
+        "why": _why(obj, "QuotaReserved"),
+        "evicted because": _why(obj, "Evicted"),
+        "finished because": _why(obj, "Finished"),
+        "checks": ", ".join(f"{each['state']} ({each['message']})" for each in status.get("admissionChecks") or []),
+        "admission": status.get("admission", {}).get("podSetAssignments"),
+        "evictions": ", ".join(f"{each['count']} {each['reason']} {each['underlyingCause']}" for each in evictions),
+        "requests": status.get("resourceRequests"),
+    }
+
+
 _READ: dict[str, Callable[[Object], dict[str, Any]]] = {
     "trainjobs": _train_job,
     "jobsets": _job_set,
     "jobs": _job,
     "pods": _pod,
+    "workloads": _workload,
 }
 
 
 class Watched:
     """Gathers the events of every kind into a trace. Objects are told apart by name and the order they came in."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: str = "") -> None:
+        """`hidden`: a name of this run's own, which the trace calls `<own>`."""
+        self._hidden = hidden
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._values: dict[str, dict[str, list[Any]]] = {}
@@ -105,6 +140,8 @@ class Watched:
         facets["life"] = (
             "gone" if event == "DELETED" else "deleting" if "deletionTimestamp" in obj["metadata"] else "there"
         )
+        if self._hidden:
+            facets = json.loads(json.dumps(facets).replace(self._hidden, "<own>"))
         kept = self._values.setdefault(name, {})
         for facet, value in facets.items():
             values = kept.setdefault(facet, [])
@@ -118,6 +155,8 @@ class Watched:
             if kind == "pods":
                 job = obj["metadata"]["labels"]["batch.kubernetes.io/job-name"]
                 name = f"{job}/{obj['metadata']['annotations'][_INDEX]}"
+            if kind == "workloads":
+                name = name.removeprefix("trainjob-").rpartition("-")[0]
             place = f"{kind} {name}"
             self._counts[place] = self._counts.get(place, 0) + 1
             self._names[uid] = f"{place} #{self._counts[place]}"
@@ -130,7 +169,20 @@ class Watched:
             for name, facets in self._values.items()
             for facet, values in facets.items()
         }
-        return {key: values for key, values in sorted(found.items()) if values not in ([None], [0], [""])}
+        seen = {key: _settled_at_last(values) for key, values in found.items()}
+        return {key: values for key, values in sorted(seen.items()) if values not in ([None], [0], [""])}
+
+
+_GATE_JUST_LIFTED = ("False Pending", "AdmissionGatedBy cleared, waiting for quota reservation")
+
+
+def _settled_at_last(values: list[Any]) -> list[Any]:
+    """Without what is said between a gate and a reservation: whether that comes first is chance."""
+    first = next((place for place, value in enumerate(values) if value in _GATE_JUST_LIFTED), None)
+    before = "" if not first else str(values[first - 1])
+    if first is None or first + 1 == len(values) or not before.endswith(("AdmissionGated", "/gate")):
+        return values
+    return values[:first] + values[first + 1 :]
 
 
 def turns(values: list[Any]) -> list[Any]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from tests.real.api import Object
+from tests.real.api import Object, has
 from tests.real.cluster import Cluster
 from tests.real.training import hardened_copy
 
-from .facets import KINDS, Trace, Watched
+from .facets import KINDS, QUEUE_KINDS, Trace, Watched
+from .queues import APPLIED, ROOM
 from .scenarios import Holds
 
 LIMIT = 60.0
@@ -22,7 +23,7 @@ _LONGEST = 300.0
 class RealStage:
     """Plays a scenario on a running control plane and keeps what the watches tell."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, kinds: Sequence[str] = KINDS) -> None:
         self._cluster = cluster
         self._namespace = cluster.new_namespace("trace")
         self._paths = {
@@ -33,11 +34,11 @@ class RealStage:
             "pods": cluster.pods(self._namespace),
         }
         self._node = ""
-        self._watched = Watched()
+        self._watched = Watched(self._namespace)
         self._changed = threading.Condition()
         self._last = time.monotonic()
-        self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
-        self._threads = [threading.Thread(target=self._follow, args=(kind,), daemon=True) for kind in KINDS]
+        self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in kinds}
+        self._threads = [threading.Thread(target=self._follow, args=(kind,), daemon=True) for kind in kinds]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -141,3 +142,68 @@ class RealStage:
                     return False
                 self._changed.wait(left)
             return True
+
+
+_KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+_APPLY = "application/apply-patch+yaml"
+
+
+def _made(kind: str, name: str, **parts: Any) -> Object:
+    return {"apiVersion": APPLIED["apiVersion"], "kind": kind, "metadata": {"name": name}, **parts}
+
+
+class RealQueueStage(RealStage):
+    """The stage on a control plane that has Kueue; cluster-wide objects are named after the namespace."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, QUEUE_KINDS)
+        for kind in ("workloads", "localqueues"):
+            self._paths[kind] = f"{_KUEUE}/namespaces/{self._namespace}/{kind}"
+
+    def furnish(self, *, checked: bool = True) -> None:
+        api, name = self._cluster.api, self._namespace
+        for priority, value in (("low", 10), ("high", 100)):
+            made = _made("WorkloadPriorityClass", self.priority(priority), value=value)
+            api.post(f"{_KUEUE}/workloadpriorityclasses", made)
+        api.post(f"{_KUEUE}/resourceflavors", _made("ResourceFlavor", name, spec={}))
+        quota = {"name": name, "resources": [{"name": "cpu", "nominalQuota": ROOM}]}
+        spec: Object = {
+            "namespaceSelector": {},
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [quota]}],
+        }
+        if checked:
+            made = _made("AdmissionCheck", name, spec={"controllerName": "kubelet.test/nobody"})
+            api.post(f"{_KUEUE}/admissionchecks", made)
+            active = {"type": "Active", "status": "True", "reason": "Here", "message": ""}
+            active["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+            api.merge(f"{_KUEUE}/admissionchecks/{name}/status", {"status": {"conditions": [active]}})
+            spec |= self.checks()
+        api.post(f"{_KUEUE}/clusterqueues", _made("ClusterQueue", name, spec=spec))
+        api.post(self._paths["localqueues"], _made("LocalQueue", "lq", spec={"clusterQueue": name}))
+        self._cluster.wait(self._paths["localqueues"], "lq", has("Active"))
+
+    def priority(self, name: str) -> str:
+        return f"{self._namespace}-{name}"
+
+    def checks(self) -> Object:
+        return {"admissionChecksStrategy": {"admissionChecks": [{"name": self._namespace}]}}
+
+    def write_check(self, workload: str, state: str) -> None:
+        entry = {"name": self._namespace, "state": state, "message": "by us"}
+        entry["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        body = {**APPLIED, "metadata": {"name": workload}, "status": {"admissionChecks": [entry]}}
+        path = f"{self._paths['workloads']}/{workload}/status"
+        query = {"fieldManager": "dispatch", "force": "true"}
+        answer = self._cluster.api.send("PATCH", path, body, content_type=_APPLY, query=query)
+        assert answer.status == 200, answer.text()
+
+    def change_queue(self, change: Object) -> None:
+        self._cluster.api.merge(f"{_KUEUE}/clusterqueues/{self._namespace}", {"spec": change})
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        for plural in ("clusterqueues", "admissionchecks", "resourceflavors"):
+            self._cluster.api.send("DELETE", f"{_KUEUE}/{plural}/{self._namespace}")

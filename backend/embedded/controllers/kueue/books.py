@@ -308,14 +308,15 @@ class Books(Controller):
                 line.preemptor = None
 
     def _look_again(self, cluster_queues: Iterable[str]) -> None:
-        for name in cluster_queues:
-            line = self.lines.get(name)
-            if line is not None and line.rests:
+        """Room may have come: to whoever preempts now, to those set aside in a while."""
+        near = (other for each in cluster_queues for other in self.cohort(each))
+        for name in dict.fromkeys(other for other in near if other in self.lines):
+            line = self.lines[name]
+            if line.rests:
                 line.rests = False
                 self.wake()
-            for other in self.cohort(name):
-                if other in self.lines and (self.lines[other].aside or self.lines[other].hopeless):
-                    self.world.timers.after(self.configuration.requeue_seconds, partial(self._readmit, other))
+            if line.aside or line.hopeless:
+                self.world.timers.after(self.configuration.requeue_seconds, partial(self._readmit, name))
 
     def cohort(self, cluster_queue: str) -> list[str]:
         """The ClusterQueues that share a cohort with one, itself included."""

@@ -318,7 +318,7 @@ class KueueJobs(Controller):
         patched = pod_sets.patched(job, pod_sets.start_patches(wl, flavors))
         if patched is None:
             raise ApiError(500, "", "kueue runtime patch not found")
-        job = self.world.api.update(TRAIN_JOBS, patched, names.MANAGER)
+        job = self.world.api.update(TRAIN_JOBS, pod_sets.as_kueue_sends(patched), names.MANAGER)
         self.world.api.update(TRAIN_JOBS, {**job, "spec": {**job["spec"], "suspend": False}}, names.MANAGER)
         queue = wl["status"]["admission"]["clusterQueue"]
         self._recorder.event(job, "Normal", "Started", f"Admitted by clusterQueue {queue}")
@@ -326,7 +326,7 @@ class KueueJobs(Controller):
     def _stop(self, job: Object, message: str) -> None:
         if not _is_suspended(job):
             suspended = {**job, "spec": {**job["spec"], "suspend": True}}
-            job = self.world.api.update(TRAIN_JOBS, suspended, names.MANAGER)
+            job = self.world.api.update(TRAIN_JOBS, pod_sets.as_kueue_sends(suspended), names.MANAGER)
         if _is_active(job):
             raise ApiError(500, "", "jobs are still active")
         emptied = pod_sets.patched(job, None)

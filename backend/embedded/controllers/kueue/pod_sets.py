@@ -34,6 +34,11 @@ def pod_sets(job: Object, runtime: Object) -> list[Object]:
                 "name": replicated["name"],
                 "count": replicated.get("replicas", 1) * pods,
                 "template": _canonical(copied(template["template"])),
+                "topologyRequest": {
+                    "podIndexLabel": "batch.kubernetes.io/job-completion-index",
+                    "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index",
+                    "subGroupCount": replicated.get("replicas", 1),
+                },
             }
         )
     return found
@@ -138,6 +143,24 @@ def patched(job: Object, replicated_jobs: list[Object] | None) -> Object | None:
             if replicated_jobs is not None:
                 spec["replicatedJobs"] = replicated_jobs
     return {**job, "spec": {**job["spec"], "runtimePatches": patches}}
+
+
+def as_kueue_sends(job: Object) -> Object:
+    """The TrainJob as Kueue's client writes it back: without lists, maps and values of variables that are empty.
+
+    Of `trainer` nothing may change, so a job that has any of these is never started.
+    """
+    trainer = job["spec"].get("trainer")
+    if trainer is None:
+        return job
+    sent = {field: given for field, given in trainer.items() if field not in ("command", "args", "env") or given}
+    if "env" in sent:
+        sent["env"] = [
+            {field: given for field, given in each.items() if field != "value" or given} for each in sent["env"]
+        ]
+    if "resourcesPerNode" in sent:
+        sent["resourcesPerNode"] = {field: given for field, given in sent["resourcesPerNode"].items() if given}
+    return {**job, "spec": {**job["spec"], "trainer": sent}}
 
 
 def start_patches(workload: Object, flavors: dict[str, Object]) -> list[Object]:

@@ -38,6 +38,8 @@ class Assignment:
     usage: Amounts = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
+    borrows: bool = False
+    """Whether the ClusterQueue would use more than its own."""
 
     @property
     def message(self) -> str:
@@ -116,6 +118,10 @@ class Ledger:
         """Whether a ClusterQueue uses more than its own."""
         return self._spent(name, slot) > self.nominal(name, slot)
 
+    def exceeds(self, slot: Slot, amount: Decimal) -> bool:
+        """Whether this ClusterQueue would use more than its own with so much more."""
+        return self._spent(self.name, slot) + amount > self.nominal(self.name, slot)
+
     def fits(self, wanted: Amounts) -> bool:
         """Whether there is room for all of it now."""
         return all(amount <= self.available(slot) for slot, amount in wanted.items())
@@ -150,6 +156,7 @@ def assign(books: Books, queue: Object, wl: Object) -> Assignment:
         if "pods" in covers:
             wanted["pods"] = Decimal(count)
         _assign_pod_set(books, queue, ledger, found, wl["spec"]["podSets"][index], name, count, wanted, covers)
+    found.borrows = any(ledger.exceeds(slot, amount) for slot, amount in found.usage.items())
     if found.mode == "preempt":
         found.targets = targets(books, queue, ledger, wl, found.usage)
     return found

@@ -46,25 +46,29 @@ class KueueScheduler(Controller):
 
     def reconcile(self, key: str) -> None:  # noqa: ARG002  # there is one
         """One cycle: the head of every line whose ClusterQueue is active."""
-        heads: list[tuple[Object, Object]] = []
+        heads: list[tuple[Object, Object, Assignment]] = []
         for name in list(self._books.lines):
             queue = self._books.cluster_queue(name)
             if queue is None or self._books.inactive(queue) is not None:
                 continue
             head = self._books.head(name)
             if head is not None:
-                heads.append((queue, head))
-        for queue, head in sorted(heads, key=lambda pair: -workload.priority(pair[1])):
-            self._try(queue, head)
+                heads.append((queue, head, assign(self._books, queue, head)))
+        touched: set[str] = set()
+        for queue, head, found in sorted(heads, key=_rank):
+            # What one takes another of its cohort may have counted on: that one is looked at in the next cycle.
+            shared = queue["spec"].get("cohortName") or ""
+            if not shared or shared not in touched:
+                self._try(queue, head, found)
+            touched.add(shared)
         if heads:
             self.enqueue(CYCLE)
 
-    def _try(self, queue: Object, wl: Object) -> None:
+    def _try(self, queue: Object, wl: Object, found: Assignment) -> None:
         name = queue["metadata"]["name"]
         if workload.checks_in(wl, "Retry") or workload.checks_in(wl, "Rejected"):
             self._refuse(name, wl, "The workload has failed admission checks", hopeless=False)
             return
-        found = assign(self._books, queue, wl)
         if found.mode == "fit":
             self._reserve(queue, wl, found)
         elif found.targets:
@@ -131,6 +135,12 @@ class KueueScheduler(Controller):
 
     def _write(self, editor: workload.Editor) -> None:
         self.world.api.update(names.WORKLOADS, editor.edited(), names.ADMISSION_MANAGER, "status")
+
+
+def _rank(entry: tuple[Object, Object, Assignment]) -> tuple[bool, int, str]:
+    """Who does not borrow comes first, then who matters most, then who waited longest."""
+    _, wl, found = entry
+    return found.borrows, -workload.priority(wl), wl["metadata"]["creationTimestamp"]
 
 
 def _path(queue: Object) -> str:

@@ -7,11 +7,13 @@ from typing import Any, cast
 
 from dispatch_kubeflow.backend.embedded.admission import Admission, Denial, Operation, Review, Webhook
 from dispatch_kubeflow.backend.embedded.controllers.base import World
+from dispatch_kubeflow.backend.embedded.controllers.decode import TRAIN_JOB, quantities
 from dispatch_kubeflow.backend.embedded.controllers.kinds import TRAIN_JOBS
 from dispatch_kubeflow.backend.embedded.controllers.kueue import names, workload
 from dispatch_kubeflow.backend.embedded.controllers.kueue.books import Books
 from dispatch_kubeflow.backend.embedded.controllers.kueue.configuration import KueueConfiguration
 from dispatch_kubeflow.backend.embedded.controllers.kueue.jobs import queue_name
+from dispatch_kubeflow.backend.embedded.controllers.quantities import canonical
 from dispatch_kubeflow.backend.embedded.controllers.trainer import RUNTIMES
 from dispatch_kubeflow.backend.embedded.controllers.trainer_webhook import aggregate
 from dispatch_kubeflow.backend.embedded.copying import copied
@@ -63,6 +65,9 @@ class KueueWebhooks:
         if queue_name(job) or unnamed:
             spec["suspend"] = True
         spec["runtimePatches"] = [*(spec.get("runtimePatches") or ()), copied(_RUNTIME_PATCH)]
+        # Whatever a webhook of Go writes back has its quantities in Kubernetes' own form.
+        for place, key in list(quantities(TRAIN_JOB, job)):
+            place[key] = canonical(place[key])
         return job
 
     def _validate(self, review: Review) -> Answer:
