@@ -324,7 +324,7 @@ class Hub:
             return identity.attempt >= self._started.get(identity.job, 0)
 
     def forget_below(self, job: str, attempt: int) -> tuple[Written, ...]:
-        """An attempt has started: no notes of earlier ones are written any more, and these were; they are given once."""
+        """An attempt has started: no notes of earlier ones are written any more, and these were; given once."""
         with self._memory:
             _put(self._started, job, attempt)
             found = [each for each in self._written.values() if each.identity.job == job]
