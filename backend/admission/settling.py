@@ -171,7 +171,7 @@ class Settler:
     def _write(self, key: Key, case: Case, rule: Rule, ctx: Context) -> Settled:
         bounded = self._elector.context(ctx)
         if bounded is None:
-            return "settled"  # whoever leads next looks at everything
+            return "failed"  # whoever leads next looks at everything; should it be this one, soon enough at this
         workload = case.workload
         answer: Workload | Failure
         if rule.gives == "ready":
@@ -211,7 +211,7 @@ class Settler:
             return "settled"
         bounded = self._elector.context(ctx)
         if bounded is None:
-            return "settled"
+            return "failed"
         body = admission.active_apply(found, at=self._now(), api_version=ADMISSION_CHECKS.api_version)
         answer = self._asker.apply_status(ADMISSION_CHECKS, key.name, None, body, AdmissionCheck, bounded)
         return self._written(key, "serve", answer, "its condition Active was not True")

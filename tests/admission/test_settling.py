@@ -1,5 +1,6 @@
 import pytest
 
+from dispatch_kubeflow.backend.admission.queue import Key
 from dispatch_kubeflow.backend.admission.watched import CHECK as CHECKS
 from dispatch_kubeflow.backend.objects import names
 from dispatch_kubeflow.backend.requests.resources import ADMISSION_CHECKS, TRAIN_JOBS, WORKLOADS
@@ -64,7 +65,7 @@ def test_a_check_of_another_controller_is_let_alone(scene, controller):
     controller.turn()
     assert "status" not in scene.get(ADMISSION_CHECKS, "acme")
     assert controller.watched.ours == {CHECK}
-    assert controller.watched.check(controller.watched.everything()[0]._replace(kind=CHECKS, name="acme")) is None
+    assert controller.watched.check(Key(CHECKS, "", "acme")) is None
 
 
 def test_a_job_waits_for_the_gate_for_quota_and_then_runs(scene, controller):
@@ -333,6 +334,69 @@ def test_a_request_that_fails_is_tried_again(scene, controller, opened, nth):
     assert scene.state(opened) == "Ready"
 
 
+@pytest.mark.parametrize("nth", range(1, 10))
+def test_beside_another_attempt_too(scene, controller, opened, nth):
+    scene.start(attempt=2)
+    scene.reserve(opened)
+    controller.see()
+    first = len(controller.memory.requests)
+
+    def fail(number):
+        if number == first + nth:
+            raise OSError(110, "no route")
+
+    controller.memory.before = fail
+    controller.act()
+    assert scene.state(opened) == "Pending"
+    scene.clock.advance(1)
+    controller.act()
+    assert scene.state(opened) == "Ready"
+
+
+def test_what_waits_and_cannot_be_looked_at_by_its_pods_alone_is_read_whole(scene, controller, running):
+    scene.evict(running)
+    scene.reserve(running)
+    assert controller.turn() == ["admission.start-waits"]
+    first = len(controller.memory.requests)
+
+    def fail(number):
+        if number == first + 1:
+            raise OSError(110, "no route")
+
+    controller.memory.before = fail
+    scene.cluster.advance(2 * STOP_AFTER)
+    assert controller.act() == ["admission.start"]
+
+
+def test_a_check_is_served_by_the_leader_alone_and_again_after_a_failure(scene):
+    process = scene.process()
+    process.turn()
+    assert process.recorder.requests == [("get", "admissionchecks", "ok")]
+    process.lead()
+
+    def fail(number):
+        if number == len(process.memory.requests) - 1 and "admissionchecks" in process.memory.requests[-1]:
+            raise OSError(110, "no route")
+
+    process.memory.before = fail
+    process.turn()
+    assert process.recorder.writes == []
+    process.memory.before = lambda _: None
+    scene.clock.advance(1)
+    process.act()
+    assert process.recorder.writes == [("serve", "ok")]
+
+
+def test_a_check_that_is_gone_by_now_is_settled(scene):
+    process = scene.process().lead()
+    process.see()
+    scene.cluster.delete(ADMISSION_CHECKS, CHECK)
+    process.act()
+    assert len(process.queue) == 0
+    assert process.settler.look(scene.key("gone"), process.ctx) == "settled"
+    assert process.settler.look(Key(CHECKS, "", "gone"), process.ctx) == "settled"
+
+
 def test_who_leads_no_more_writes_nothing(scene, controller, opened):
     scene.reserve(opened)
     controller.see()
@@ -341,6 +405,11 @@ def test_who_leads_no_more_writes_nothing(scene, controller, opened):
     assert controller.act() == ["admission.start"]
     assert scene.state(opened) == "Pending"
     assert controller.recorder.writes == [("serve", "ok")]
+    # Should it lead again before anybody else does, it goes on from there.
+    controller.lead()
+    scene.clock.advance(1)
+    assert controller.act() == ["admission.start"]
+    assert scene.state(opened) == "Ready"
 
 
 def test_a_lease_that_runs_out_on_the_way_keeps_the_write_from_being_sent(scene, controller, opened):
