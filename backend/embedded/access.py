@@ -73,6 +73,10 @@ class Access:
         self._tokens: dict[str, User] = {}
         self._rules: dict[str, list[Object]] = {}
 
+    def now(self) -> str:
+        """The cluster's time."""
+        return self._store.now()
+
     def user(
         self, name: str, rules: Iterable[Object] = (), *, groups: Iterable[str] = (), token: str | None = None
     ) -> str:

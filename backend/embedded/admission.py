@@ -31,6 +31,8 @@ class Review:
     new: dict[str, Any] | None
     dry_run: bool
     user: str
+    warnings: list[str] = field(default_factory=list)
+    """What a webhook says of an object that it lets pass, for the `Warning` header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Webhook:
     operations: tuple[Operation, ...]
     subresources: tuple[str | None, ...]
     down: bool = False
+    retypes: bool = False
 
     def concerns(self, review: Review) -> bool:
         return (
@@ -91,9 +94,13 @@ class Admission:
         *,
         operations: tuple[Operation, ...] = ("CREATE", "UPDATE"),
         subresources: tuple[str | None, ...] = (None,),
+        retypes: bool = False,
     ) -> Webhook:
-        """Register a webhook that may return a changed object, None for no change, or a `Denial`."""
-        webhook = Webhook(name, resource, call, operations, subresources)
+        """Register a webhook that may return a changed object, None for no change, or a `Denial`.
+
+        `retypes`: it writes the object's kind anew, so that an object of another kind passes.
+        """
+        webhook = Webhook(name, resource, call, operations, subresources, retypes=retypes)
         self._mutating.append(webhook)
         self._concerned.add((resource.group, resource.plural))
         self._mutating.sort(key=lambda hook: hook.name)
@@ -128,6 +135,15 @@ class Admission:
         """Whether any webhook is registered for the resource."""
         return (resource.group, resource.plural) in self._concerned
 
+    def mutates(self, resource: Resource, operation: Operation, *, retyping: bool = False) -> bool:
+        """Whether a mutating webhook is called for objects of the resource; `retyping`: one that writes their kind."""
+        return any(
+            (hook.resource.group, hook.resource.plural) == (resource.group, resource.plural)
+            and operation in hook.operations
+            and (hook.retypes or not retyping)
+            for hook in self._mutating
+        )
+
     def mutate(self, review: Review) -> dict[str, Any] | None:
         """The object after every mutating webhook. Raises `ApiError` where one denies or cannot be reached."""
         current = review.new
@@ -146,6 +162,7 @@ class Admission:
                     copied(current),
                     review.dry_run,
                     review.user,
+                    review.warnings,
                 ),
             )
             if changed is not None:

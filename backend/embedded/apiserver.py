@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded import discovery, pods, reading, reviews
+from dispatch_kubeflow.backend.embedded import discovery, pods, protobuf, reading, reviews
 from dispatch_kubeflow.backend.embedded.access import Access, Attributes
-from dispatch_kubeflow.backend.embedded.errors import ApiError, internal, not_found
+from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, internal, not_found
 from dispatch_kubeflow.backend.embedded.forms import Form, form
 from dispatch_kubeflow.backend.embedded.kinds import Kind
 from dispatch_kubeflow.backend.embedded.messages import Answer, Request, of_error, of_text
+from dispatch_kubeflow.backend.embedded.metadata import path_segment
 from dispatch_kubeflow.backend.embedded.options import list_options
 from dispatch_kubeflow.backend.embedded.routes import Route, route
 from dispatch_kubeflow.backend.embedded.store import Store, Write
@@ -70,6 +72,8 @@ class Apiserver:
             answer = self._answered(request, received, how)
         except ApiError as error:
             answer = of_error(error)
+            if request.headers.get("accept", "").strip() == protobuf.MEDIA:
+                answer.body, answer.content_type = protobuf.status(error.body()), protobuf.MEDIA
             received.message = error.message
         except Exception as error:  # noqa: BLE001  # a server answers, whatever went wrong in it
             self.failures.append(traceback.format_exc())
@@ -94,17 +98,18 @@ class Apiserver:
         if isinstance(kind, Answer):
             return kind
         if target.resource in _REVIEWED and request.method == "POST":
-            return reviews.review(self.access, user, kind, request, target.namespace)
-        shape = form(request.headers.get("accept"), kind)
+            validation = target.query.get("fieldValidation", "")
+            return reviews.review(self.access, user, kind, request, target.namespace, validation, how.warnings)
+        shape = form(request.headers.get("accept"), kind, named=bool(target.name))
         if target.subresource not in ("", "status") or (target.subresource and not kind.has_status):
             return self._subresource(request, target, kind, how, shape)
         return self._verb(request, target, kind, how, shape)
 
     def _unresourced(self, request: Request, target: Route) -> Answer:
-        answer = discovery.answer(self.store, target.path)
+        answer = discovery.answer(self.store, target.path, request.headers.get("accept", ""))
         if answer is None:
             return self._nowhere(target.path.strip("/").split("/"))
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD") and target.path.strip("/") != "apis":
             return of_error(_unallowed())
         return answer
 
@@ -139,8 +144,12 @@ class Apiserver:
 
     def _verb(self, request: Request, target: Route, kind: Kind, how: Write, shape: Form) -> Answer:
         verb = target.verb
+        if target.name and (wrong := path_segment(target.name)):
+            raise bad_request(f"Name parameter invalid: {json.dumps(target.name)}: {';'.join(wrong)}")
         if not kind.custom:
             if kind.resource.namespaced and target.name and not target.namespace:
+                raise _nowhere()
+            if not kind.resource.namespaced and target.namespace not in ("", target.name):
                 raise _nowhere()
             if not _routed(kind, target, request.method):
                 raise _unallowed()
@@ -180,11 +189,11 @@ def _routed(kind: Kind, target: Route, method: str) -> bool:
     if kind.verbs == ("create",):
         return method == "POST"
     if target.name:
-        return method in ("GET", "HEAD", "PUT", "PATCH") or (method == "DELETE" and not target.subresource)
+        return method in ("GET", "PUT", "PATCH") or (method == "DELETE" and not target.subresource)
     if kind.resource.namespaced and not target.namespace:
         # Over all namespaces one may list and, of the kinds served here, nothing else.
-        return method in ("GET", "HEAD")
-    return method in ("GET", "HEAD", "POST") or (method == "DELETE" and "deletecollection" in kind.verbs)
+        return method == "GET"
+    return method in ("GET", "POST") or (method == "DELETE" and "deletecollection" in kind.verbs)
 
 
 def _nowhere() -> ApiError:
@@ -200,9 +209,8 @@ def _unallowed() -> ApiError:
     )
 
 
-def _no_kubelet(pod: dict[str, Any], _container: str, _query: pods.LogQuery) -> None:
-    name = pod["spec"]["nodeName"]
-    raise ApiError(500, "", f'Get "https://{name}:10250/containerLogs/": dial tcp: connect: connection refused')
+def _no_kubelet(_: dict[str, Any], _container: str, _query: pods.LogQuery) -> None:
+    raise ApiError(500, "", "no preferred addresses found; known addresses: []")
 
 
 def _quoted(text: str) -> str:

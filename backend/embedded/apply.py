@@ -133,8 +133,6 @@ class Entry:
             name += f' with subresource "{self.subresource}"'
         if self.operation == "Update":
             name += f" using {self.api_version}"
-            if self.time:
-                name += f" at {self.time}"
         return name
 
     def written(self) -> Object:

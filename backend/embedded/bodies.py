@@ -9,14 +9,16 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, too_large, unsupported_media
+from dispatch_kubeflow.backend.embedded import protobuf
+from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, too_large, unregistered, unsupported_media
 from dispatch_kubeflow.backend.embedded.kinds import Kind
+from dispatch_kubeflow.backend.embedded.schemas.structs import StructSchema, struct_schema
+from dispatch_kubeflow.backend.requests.resources import Resource
 
 Object = dict[str, Any]
 
 LIMIT = 3 * 1024 * 1024
 _OBJECT_TYPES = ("application/json", "application/yaml")
-_PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -31,8 +33,8 @@ def media_type(headers: Mapping[str, str]) -> str:
 def check_object_type(headers: Mapping[str, str]) -> str:
     """The content type of an object; 415 for one that cannot be read."""
     media = media_type(headers)
-    if media not in _OBJECT_TYPES:
-        raise unsupported_media([*_OBJECT_TYPES, _PROTOBUF])
+    if media not in (*_OBJECT_TYPES, protobuf.MEDIA):
+        raise unsupported_media([*_OBJECT_TYPES, protobuf.MEDIA])
     return media
 
 
@@ -47,6 +49,8 @@ def object_body(kind: Kind, headers: Mapping[str, str], body: bytes) -> tuple[Ob
     media = check_object_type(headers)
     check_size(body)
     resource = kind.resource
+    if media == protobuf.MEDIA:
+        return _of_protobuf(kind, body), []
     try:
         obj, twice = decoded(body, yaml=media == "application/yaml")
     except ValueError as error:
@@ -57,17 +61,40 @@ def object_body(kind: Kind, headers: Mapping[str, str], body: bytes) -> tuple[Ob
     said_kind, said_version = obj.get("kind") or "", obj.get("apiVersion") or ""
     if not said_kind and kind.custom:
         raise _unrecognized(kind, f"Object 'Kind' is missing in '{body.decode(errors='replace')}'", body)
-    if (said_version or kind.custom) and said_version != resource.api_version:
+    known = (said_kind or resource.kind, said_version or resource.api_version)
+    if not kind.custom and known != (resource.kind, resource.api_version):
+        head = f'{known[0]} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        raise bad_request(f"{head}: {_foreign(kind, *known)}")
+    if kind.custom and said_version != resource.api_version:
         raise bad_request(
             f"the API version in the data ({said_version}) does not match the expected API version "
             f"({resource.api_version})"
         )
-    if said_kind and said_kind != resource.kind and not kind.custom:
-        raise bad_request(
-            f'{said_kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f'no kind "{said_kind}" is registered for version "{resource.api_version}" in scheme "pkg/api/legacyscheme"'
-        )
     return obj, twice
+
+
+def _of_protobuf(kind: Kind, body: bytes) -> Object:
+    schema = kind.schema
+    if not isinstance(schema, StructSchema):
+        raise unsupported_media(_OBJECT_TYPES)
+    try:
+        obj = protobuf.read(body, schema.component)
+    except ValueError as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind.resource.kind}): {error}"
+        ) from None
+    if obj.get("kind") != kind.resource.kind:
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind.resource.kind})")
+    return obj
+
+
+def _foreign(kind: Kind, said: str, version: str) -> str:
+    """What is said of an object of another kind: that Kubernetes has none such, or cannot make one of the other."""
+    group, _, short = version.rpartition("/")
+    if struct_schema(Resource(group, short, "", said)) is None:
+        return unregistered(said, version)
+    home = kind.resource.group.partition(".")[0] or "core"
+    return f"converting ({short}.{said}) to ({home}.{kind.resource.kind}): unknown conversion"
 
 
 def decoded(body: bytes, *, yaml: bool = False) -> tuple[Any, list[str]]:
@@ -126,7 +153,7 @@ def _go_words(body: bytes, error: Exception) -> str:
         return f"invalid character '{chr(body[error.start])}' looking for beginning of value"
     position = getattr(error, "pos", None)
     text = body.decode(errors="replace")
-    if position is None or position >= len(text):
+    if position is None or position >= len(text) or str(error).startswith("Unterminated string"):
         return "unexpected end of JSON input" if position is not None else str(error)
     return f"invalid character '{text[position]}' looking for beginning of value"
 

@@ -12,7 +12,8 @@ from dispatch_kubeflow.backend.embedded.errors import (
     not_supported,
     required,
 )
-from dispatch_kubeflow.backend.embedded.metadata import label_1123
+from dispatch_kubeflow.backend.embedded.metadata import annotation_faults, label_1123, label_faults
+from dispatch_kubeflow.backend.embedded.pod_checks import pod_spec_faults, taint_faults
 
 Object = dict[str, Any]
 
@@ -21,7 +22,17 @@ _CONFIG_KEY_TEXT = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-_RESTARTS = ("Always", "OnFailure", "Never")
+_INDEXED_PODS = 100_000
+_COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_IMMUTABLE = "field is immutable"
 _MAX_INT32 = 2**31 - 1
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -30,50 +41,44 @@ def new_namespace(obj: Object) -> None:
     """What a new Namespace is given."""
     obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
     obj["status"] = {"phase": "Active"}
-    obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+    name = obj["metadata"].get("name")
+    if name:
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
 
 def default_node(obj: Object) -> None:
-    """A Node's defaults."""
+    """A Node's defaults: what is there may be given away."""
     obj.setdefault("spec", {})
-    obj.setdefault("status", {})
+    status = obj.setdefault("status", {})
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
 
 
 def default_config_map(obj: Object) -> None:
-    """Nothing is filled in, but what is not text or not a flag has no place in a ConfigMap's struct, and what is empty
-    is not kept.
-    """
+    """Nothing is filled in, but what is empty is not kept."""
     for field in ("data", "binaryData"):
-        values = obj.get(field)
-        if values is not None and not isinstance(values, dict):
-            raise TypeError(f"ConfigMap.{field} of type map[string]string")
-        for key, value in (values or {}).items():
-            if value is not None and not isinstance(value, str):
-                raise TypeError(f"ConfigMap.{field}.{key} of type string")
-        texts = {key: value or "" for key, value in (values or {}).items()}
-        obj.pop(field, None)
-        if texts:
-            obj[field] = texts
-    if not isinstance(obj.get("immutable"), bool | None):
-        raise TypeError("ConfigMap.immutable of type bool")
-    if obj.get("immutable", False) is None:
-        del obj["immutable"]
+        if not obj.get(field, True):
+            del obj[field]
 
 
-def check_config_map(new: Object, old: Object | None) -> list[FieldError]:
-    """Keys that could not be the names of files, and changes of what was declared immutable."""
-    faults = [
+def check_config_map(new: Object) -> list[FieldError]:
+    """Keys that could not be the names of files."""
+    return [
         invalid_value(f"data[{key}]", key, _CONFIG_KEY_TEXT)
         for key in new.get("data") or {}
         if not _CONFIG_KEY.fullmatch(key)
     ]
-    if old is None or not old.get("immutable"):
-        return faults
+
+
+def check_config_map_change(new: Object, old: Object) -> list[FieldError]:
+    """Changes of what was declared immutable."""
+    if not old.get("immutable"):
+        return []
     text = "field is immutable when `immutable` is set"
     changed = [key for key in ("data", "binaryData") if new.get(key) != old.get(key)]
     if not new.get("immutable"):
         changed.append("immutable")
-    return faults + [forbidden_field(key, text) for key in changed]
+    return [forbidden_field(key, text) for key in changed]
 
 
 def default_secret(obj: Object) -> None:
@@ -102,6 +107,11 @@ def default_pod(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
+    for container in (spec.get("containers") or []) + (spec.get("initContainers") or []):
+        limits = container["resources"].get("limits")
+        if limits:
+            # Of a pod alone: a template is left as it is.
+            container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}
     tolerations = spec.get("tolerations") or []
     present = {item.get("key") for item in tolerations if item.get("effect") in (None, "", "NoExecute")}
     if None not in present:
@@ -139,17 +149,26 @@ def new_pod(obj: Object) -> None:
     obj["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
 
 
-def check_pod(new: Object, _: Object | None) -> list[FieldError]:
-    """The few faults of a pod that a controller or a user can make by accident; a real apiserver knows many more."""
-    faults: list[FieldError] = []
-    spec = new.get("spec") or {}
-    if not spec.get("containers"):
-        faults.append(required("spec.containers"))
-    for index, container in enumerate(spec.get("containers") or []):
-        faults += [required(f"spec.containers[{index}].{key}") for key in ("name", "image") if not container.get(key)]
-    if spec.get("restartPolicy") not in _RESTARTS:
-        faults.append(not_supported("spec.restartPolicy", spec.get("restartPolicy"), _RESTARTS))
-    return faults
+def check_pod(new: Object) -> list[FieldError]:
+    """The faults of a pod's spec."""
+    return pod_spec_faults(new["spec"], "spec")
+
+
+def pod_warnings(new: Object) -> list[str]:
+    """What is said of a new pod that is taken all the same."""
+    wrong = label_1123(new["metadata"].get("name") or "")
+    text = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
+    return [f"metadata.name: {text}: [{' '.join(wrong)}]"] if wrong else []
+
+
+def check_node(new: Object) -> list[FieldError]:
+    """The faults of a node's taints, which Kubernetes looks for under `metadata`."""
+    return taint_faults(new["spec"].get("taints") or [], "metadata.taints")
+
+
+def check_node_change(new: Object, _: Object) -> list[FieldError]:
+    """The same once more: a change is judged with the whole."""
+    return check_node(new)
 
 
 def check_pod_change(new: Object, old: Object) -> list[FieldError]:
@@ -200,50 +219,76 @@ def new_job(obj: Object) -> None:
     if spec.get("manualSelector"):
         return
     template = spec["template"]
-    labels = template.setdefault("metadata", {}).setdefault("labels", {})
+    given = template.setdefault("metadata", {}).setdefault("labels", {})
     for key in ("job-name", "batch.kubernetes.io/job-name"):
-        labels.setdefault(key, meta.get("name", ""))
+        given.setdefault(key, meta.get("name", ""))
     for key in ("controller-uid", "batch.kubernetes.io/controller-uid"):
-        labels.setdefault(key, meta["uid"])
+        given.setdefault(key, meta["uid"])
     chosen = spec.setdefault("selector", {}).setdefault("matchLabels", {})
     chosen.setdefault("batch.kubernetes.io/controller-uid", meta["uid"])
 
 
-def check_job(new: Object, old: Object | None) -> list[FieldError]:
-    """A Job's own limits and what of it never changes."""
-    spec = new["spec"]
-    faults: list[FieldError] = []
-    for key in ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"):
-        value = spec.get(key)
-        if isinstance(value, int) and value < 0:
-            faults.append(invalid_value(f"spec.{key}", value, "must be greater than or equal to 0"))
-    policy = spec["template"]["spec"].get("restartPolicy")
-    if policy not in ("Never", "OnFailure"):
-        faults.append(
-            FieldError(
-                "Required value" if policy == "Always" else "Unsupported value",
-                "spec.template.spec.restartPolicy",
-                policy,
-                'valid values: "OnFailure", "Never"',
-            )
-        )
-    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
-        faults.append(required("spec.completions", "when completion mode is Indexed"))
-    if old is None:
-        return faults + _host_name_faults(new)
-    faults += _selector_faults(new)
-    faults += [
-        invalid_value(f"spec.{key}", spec.get(key), "field is immutable")
-        for key in ("completionMode", "selector", "managedBy")
-        if spec.get(key) != old["spec"].get(key)
-    ]
-    if spec.get("completions") != old["spec"].get("completions") and not (
-        spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-    ):
-        faults.append(invalid_value("spec.completions", spec.get("completions"), "field is immutable"))
-    if spec["template"] != old["spec"]["template"] and not _template_may_change(old):
-        faults.append(invalid_value("spec.template", spec["template"], "field is immutable"))
+def check_job(new: Object) -> list[FieldError]:
+    """A Job's selector, its limits, its pods' template, and whether its pods can have host names."""
+    return [*_selector_faults(new), *_job_spec_faults(new["spec"]), *_host_name_faults(new)]
+
+
+def check_job_change(new: Object, old: Object) -> list[FieldError]:
+    """Its limits and template once more, and what of a Job never changes."""
+    spec, before = new["spec"], old["spec"]
+    faults = _job_spec_faults(spec)
+    if spec.get("completions") != before.get("completions"):
+        if spec.get("completionMode") != "Indexed":
+            faults.append(invalid_value("spec.completions", spec.get("completions"), _IMMUTABLE))
+        elif spec.get("completions") != spec.get("parallelism"):
+            text = "can only be modified in tandem with spec.parallelism"
+            faults.append(invalid_value("spec.completions", spec.get("completions"), text))
+    faults += _immutable(spec, before, "selector")
+    if spec["template"] != before["template"] and not _template_may_change(old):
+        faults.append(invalid_value("spec.template", spec["template"], _IMMUTABLE))
+    for key in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+        faults += _immutable(spec, before, key)
     return faults
+
+
+def _immutable(spec: Object, before: Object, key: str) -> list[FieldError]:
+    return [] if spec.get(key) == before.get(key) else [invalid_value(f"spec.{key}", spec.get(key), _IMMUTABLE)]
+
+
+def _job_spec_faults(spec: Object) -> list[FieldError]:
+    faults = [
+        invalid_value(f"spec.{key}", spec[key], "must be greater than or equal to 0")
+        for key in _COUNTS
+        if spec.get(key) is not None and spec[key] < 0
+    ]
+    mode = spec.get("completionMode")
+    if mode not in ("NonIndexed", "Indexed"):
+        faults.append(not_supported("spec.completionMode", mode, ("NonIndexed", "Indexed")))
+    if mode == "Indexed" and spec.get("completions") is None:
+        faults.append(required("spec.completions", "when completion mode is Indexed"))
+    if mode == "Indexed" and spec["parallelism"] > _INDEXED_PODS:
+        text = f"must be less than or equal to {_INDEXED_PODS} when completion mode is Indexed"
+        faults.append(invalid_value("spec.parallelism", spec["parallelism"], text))
+    policy = spec.get("podReplacementPolicy")
+    if policy not in ("TerminatingOrFailed", "Failed"):
+        faults.append(not_supported("spec.podReplacementPolicy", policy, ("Failed", "TerminatingOrFailed")))
+    template = spec["template"]
+    meta = template.get("metadata") or {}
+    faults += label_faults(meta.get("labels") or {}, "spec.template.labels")
+    faults += annotation_faults(meta.get("annotations") or {}, "spec.template.annotations")
+    faults += pod_spec_faults(template["spec"], "spec.template.spec")
+    return faults + _restart_faults(template["spec"].get("restartPolicy"), spec)
+
+
+def _restart_faults(restarts: str | None, spec: Object) -> list[FieldError]:
+    where = "spec.template.spec.restartPolicy"
+    if restarts in (None, "", "Always"):
+        return [required(where, 'valid values: "OnFailure", "Never"')]
+    if restarts not in ("OnFailure", "Never"):
+        return [not_supported(where, restarts, ("OnFailure", "Never"))]
+    if spec.get("podFailurePolicy") is not None and restarts != "Never":
+        return [invalid_value(where, restarts, 'only "Never" is supported when podFailurePolicy is specified')]
+    return []
 
 
 def _selector_faults(job: Object) -> list[FieldError]:
@@ -251,11 +296,11 @@ def _selector_faults(job: Object) -> list[FieldError]:
     spec, uid = job["spec"], job["metadata"].get("uid")
     if spec.get("manualSelector"):
         return []
-    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    given = (spec["template"].get("metadata") or {}).get("labels") or {}
     faults = [
-        invalid_value(f"spec.template.metadata.labels[{key}]", labels.get(key), f"must be '{uid}'")
-        for key in ("batch.kubernetes.io/controller-uid", "controller-uid")
-        if key in labels and labels[key] != uid
+        invalid_value(f"spec.template.metadata.labels[{key}]", given, f"must be '{uid}'")
+        for key in ("controller-uid", "batch.kubernetes.io/controller-uid")
+        if key in given and given[key] != uid
     ]
     if faults:
         faults.append(invalid_value("spec.selector", spec.get("selector"), "`selector` not auto-generated"))
@@ -322,11 +367,6 @@ def _default_container(container: Object) -> None:
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
         if reference is not None:
             reference.setdefault("apiVersion", "v1")
-    limits = (container["resources"] or {}).get("limits")
-    if limits:
-        requests = container["resources"].setdefault("requests", {})
-        for name, value in limits.items():
-            requests.setdefault(name, value)
 
 
 def _default_volume(volume: Object) -> None:

@@ -8,9 +8,8 @@ from dispatch_kubeflow.backend.embedded.crds import definitions
 from dispatch_kubeflow.backend.embedded.history import Event
 from dispatch_kubeflow.backend.embedded.kinds import Kind
 from dispatch_kubeflow.backend.embedded.schemas import StructuralSchema
-from dispatch_kubeflow.backend.embedded.schemas.structs import give_structs
 from dispatch_kubeflow.backend.embedded.store import Store
-from dispatch_kubeflow.backend.requests.resources import JOB_SETS, JOBS, PODS, Resource
+from dispatch_kubeflow.backend.requests.resources import Resource
 
 Object = dict[str, Any]
 
@@ -47,8 +46,6 @@ class Definitions:
         kind = kind_of(event.peek)
         if event.type != "DELETED":
             self._store.install(kind)
-            if kind.resource == JOB_SETS and isinstance(kind.schema, StructuralSchema):
-                give_structs(kind.schema.structure, self._store.kind(JOBS), self._store.kind(PODS))
             return
         for state in self._store.states(kind.resource):
             self._store.delete(kind.resource, state.place[0], state.place[1])

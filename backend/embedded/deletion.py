@@ -74,6 +74,7 @@ def plan(kind: Kind, obj: Object, asked: Asked, now: datetime) -> Plan:
         _mark_deleting(meta, now)
     new = {**obj, "metadata": meta}
     if kind.resource.kind == "Namespace":
+        meta.pop("deletionGracePeriodSeconds", None)
         new["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     return Plan(marked=new, gone=not kept and not (graceful and grace))
 
@@ -83,8 +84,18 @@ def holds_content(kind: Kind, obj: Object) -> bool:
     return kind.resource.kind == "Namespace" and bool((obj.get("spec") or {}).get("finalizers"))
 
 
+def is_over(kind: Kind, meta: Object) -> bool:
+    """Whether nothing but finalizers keeps an object of this metadata. A namespace has no grace period."""
+    if kind.resource.kind == "Namespace":
+        return "deletionTimestamp" in meta
+    return meta.get("deletionGracePeriodSeconds") == 0
+
+
 def _preconditions(kind: Kind, obj: Object, asked: Asked) -> None:
     meta = obj["metadata"]
+    if kind.resource.kind == "Namespace":
+        _namespace_preconditions(kind, meta, asked)
+        return
     if asked.uid is not None and asked.uid != meta["uid"]:
         text = (
             f"the UID in the precondition ({asked.uid}) does not match the UID in record ({meta['uid']}). "
@@ -99,6 +110,17 @@ def _preconditions(kind: Kind, obj: Object, asked: Asked) -> None:
         return
     # The real answer names the kind here, where all others name the plural.
     raise conflict(kind.resource.group, kind.resource.kind, meta["name"], text)
+
+
+def _namespace_preconditions(kind: Kind, meta: Object, asked: Asked) -> None:
+    """A namespace's deletion is a code of its own, with words of its own."""
+    for name, wanted, found in (
+        ("UID", asked.uid, meta["uid"]),
+        ("ResourceVersion", asked.resource_version, meta["resourceVersion"]),
+    ):
+        if wanted is not None and wanted != found:
+            text = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
+            raise conflict(kind.resource.group, kind.resource.plural, meta["name"], text)
 
 
 def _pod_grace(obj: Object, asked: int | None) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
+from dispatch_kubeflow.backend.embedded.history import encode
 from dispatch_kubeflow.backend.embedded.kinds import Kind
-from dispatch_kubeflow.backend.embedded.messages import Answer, of_object, of_text
+from dispatch_kubeflow.backend.embedded.messages import Answer, of_object
 from dispatch_kubeflow.backend.embedded.store import Store
 
 Object = dict[str, Any]
@@ -28,9 +31,25 @@ VERSION: Object = {
 }
 
 
-def answer(store: Store, path: str) -> Answer | None:
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+"""In the order in which a custom resource's are told."""
+
+
+def _storage_hash(kind: Kind) -> str:
+    """What tells one way of storing a kind from another: a hash of group, version and kind."""
+    resource = kind.resource
+    named = f"{resource.group}/{resource.version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(named.encode()).digest()[:8]).decode()
+
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+def answer(store: Store, path: str, accept: str = "") -> Answer | None:
     """The answer to a path that names no resource, or None for an unknown one."""
     steps = [step for step in path.split("/") if step]
+    if steps in (["api"], ["apis"]) and accept.partition(",")[0].replace(" ", "") == _AGGREGATED:
+        return Answer(200, encode(_aggregated(store.kinds(), core=steps == ["api"])), _AGGREGATED)
     if steps in (["healthz"], ["livez"], ["readyz"]):
         return Answer(200, b"ok", "text/plain; charset=utf-8", [("X-Content-Type-Options", "nosniff")])
     if steps == ["version"]:
@@ -63,9 +82,8 @@ def _resources(kinds: Iterable[Kind], group_version: str) -> Answer | None:
     if not served:
         return None
     entries = [entry for kind in sorted(served, key=lambda item: item.resource.plural) for entry in _entries(kind)]
-    return of_object(
-        {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
-    )
+    version = {"apiVersion": "v1"} if "/" in group_version else {}
+    return of_object({"kind": "APIResourceList", **version, "groupVersion": group_version, "resources": entries})
 
 
 def _entries(kind: Kind) -> list[Object]:
@@ -75,7 +93,8 @@ def _entries(kind: Kind) -> list[Object]:
         "singularName": resource.kind.lower(),
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(kind.verbs),
+        "verbs": list(_CUSTOM_VERBS) if kind.custom else list(kind.verbs),
+        **({"storageVersionHash": _storage_hash(kind)} if kind.verbs != ("create",) else {}),
     }
     if kind.short_names:
         main["shortNames"] = list(kind.short_names)
@@ -91,6 +110,66 @@ def _entries(kind: Kind) -> list[Object]:
     if resource.plural == "namespaces":
         entries.append(_sub(kind, "finalize", resource.kind, ["update"]))
     return entries
+
+
+def _aggregated(kinds: Iterable[Kind], *, core: bool) -> Object:
+    """All groups with all their resources at once, as kubectl and newer clients ask for them."""
+    groups = [""] if core else _groups(kinds)
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [
+            {"metadata": {"name": group} if group else {}, "versions": _aggregated_versions(group, kinds)}
+            for group in groups
+        ],
+    }
+
+
+def _aggregated_versions(group: str, kinds: Iterable[Kind]) -> list[Object]:
+    served = sorted((kind for kind in kinds if kind.key[0] == group), key=lambda kind: kind.resource.plural)
+    versions = dict.fromkeys(kind.resource.version for kind in served)
+    return [
+        {
+            "version": version,
+            "resources": [_described(kind) for kind in served if kind.resource.version == version],
+            "freshness": "Current",
+        }
+        for version in versions
+    ]
+
+
+def _described(kind: Kind) -> Object:
+    """A resource as the aggregated form has it. Kubernetes' own kinds say neither group nor version of theirs."""
+    main, *subresources = _entries(kind)
+    home = (kind.resource.group, kind.resource.version) if kind.custom else ("", "")
+
+    def response(entry: Object) -> Object:
+        group, version = entry.get("group", home[0]), entry.get("version", home[1])
+        return {"group": group, "version": version, "kind": entry["kind"]}
+
+    return {
+        "resource": main["name"],
+        "responseKind": response(main),
+        "scope": "Namespaced" if main["namespaced"] else "Cluster",
+        "singularResource": main["singularName"],
+        "verbs": main["verbs"],
+        **{key: main[key] for key in ("shortNames", "categories") if key in main},
+        **(
+            {
+                "subresources": [
+                    {
+                        "subresource": entry["name"].partition("/")[2],
+                        "responseKind": response(entry),
+                        "verbs": entry["verbs"],
+                    }
+                    for entry in subresources
+                ]
+            }
+            if subresources
+            else {}
+        ),
+    }
 
 
 def _sub(kind: Kind, name: str, shown: str, verbs: list[str]) -> Object:
@@ -156,9 +235,11 @@ def _openapi(kinds: Iterable[Kind], rest: str) -> Answer | None:
         f"apis/{kind.resource.api_version}" if kind.resource.group else f"api/{kind.resource.version}" for kind in kinds
     }
     if not rest:
-        return of_object({"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in sorted(served)}})
+        paths = {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in sorted(served)}
+        # The real one leaves the type of this document to Go's guess.
+        return Answer(200, encode({"paths": paths}), "text/plain; charset=utf-8")
     if rest not in served:
-        return of_text(404, "404 page not found")
+        return Answer(404, b"", "")
     group_version = rest.partition("/")[2]
     schemas = {
         f"{kind.resource.group or 'core'}.{kind.resource.version}.{kind.resource.kind}": {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -89,6 +89,13 @@ class FieldError:
     value: Any = OMIT
     detail: str = ""
 
+    def within(self, holder: str) -> FieldError:
+        """The same with the words of a validator that saw only what a field of the object holds."""
+        whole = f"{self.field} in body"
+        if not self.field.startswith(f"{holder}.") or not self.detail.startswith(whole):
+            return self
+        return replace(self, detail=self.detail[len(holder) + 1 :])
+
     @property
     def body(self) -> str:
         """What a cause's message says, without the field."""
@@ -162,12 +169,12 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
     )
 
 
-def already_exists(group: str, plural: str, name: str) -> ApiError:
-    """409 of a name that is taken."""
+def already_exists(group: str, plural: str, name: str, *, deleting: bool = False) -> ApiError:
+    """409 of a name that is taken, maybe by an object that is being deleted."""
     return ApiError(
         409,
         "AlreadyExists",
-        f"{_qualified(plural, group)} {_quoted(name)} already exists",
+        f"{'object is being deleted: ' if deleting else ''}{_qualified(plural, group)} {_quoted(name)} already exists",
         details=_details(name, group, plural),
     )
 
@@ -192,6 +199,11 @@ def conflict(group: str, plural: str, name: str, text: str) -> ApiError:
         f"Operation cannot be fulfilled on {_qualified(plural, group)} {_quoted(name)}: {text}",
         details=_details(name, group, plural),
     )
+
+
+def unregistered(kind: str, version: str) -> str:
+    """What is said of a kind that Kubernetes itself does not have."""
+    return f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
 
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"

@@ -59,7 +59,7 @@ class Form:
         return _table(self.kind, {"resourceVersion": obj["metadata"]["resourceVersion"]}, [obj], now)
 
 
-def form(accept: str | None, kind: Kind | None) -> Form:
+def form(accept: str | None, kind: Kind | None, *, named: bool = False) -> Form:
     """The form a request asks for by its `Accept` header; 406 where none of those can be served."""
     for entry in (accept or "*/*").split(","):
         media, *parameters = (part.strip() for part in entry.split(";"))
@@ -75,15 +75,15 @@ def form(accept: str | None, kind: Kind | None) -> Form:
                 return Form("table", shown, kind)
             if kind_asked in ("PartialObjectMetadata", "PartialObjectMetadataList"):
                 return Form("partial", shown)
-    raise _unacceptable(kind)
+    raise _unacceptable(kind, named)
 
 
-def _unacceptable(kind: Kind | None) -> ApiError:
+def _unacceptable(kind: Kind | None, named: bool) -> ApiError:
     own = ["application/json", "application/yaml", _PROTOBUF]
     if kind is None or kind.custom:
         return not_acceptable(own)
     # A built-in kind's routes refuse before Kubernetes' own negotiation, in their library's words.
-    streamed = ["application/json;stream=watch", f"{_PROTOBUF};stream=watch"]
+    streamed = [] if named else ["application/json;stream=watch", f"{_PROTOBUF};stream=watch"]
     text = f"406: Not Acceptable\n\nAvailable representations: {', '.join([*own, *streamed])}"
     return ApiError(406, "NotAcceptable", text, bare_details=True)
 

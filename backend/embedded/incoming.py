@@ -7,20 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, invalid, invalid_value
+from dispatch_kubeflow.backend.embedded.errors import ApiError, bad_request, invalid, invalid_value, unregistered
 from dispatch_kubeflow.backend.embedded.history import encode
 from dispatch_kubeflow.backend.embedded.kinds import Kind
-from dispatch_kubeflow.backend.embedded.metadata import FIELDS
 
 Object = dict[str, Any]
 
 _OWN_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
-_USUAL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-_TOP = {
-    **dict.fromkeys(("Pod", "Job", "Node", "Namespace", "Service", "CustomResourceDefinition"), _USUAL),
-    "ConfigMap": frozenset({"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}),
-}
-"""What a built-in kind's object may have at its top."""
 _METADATA_TYPES: tuple[tuple[str, type, str], ...] = (
     ("name", str, "string"),
     ("generateName", str, "string"),
@@ -51,7 +44,8 @@ def typed(kind: Kind, obj: Any, *, matching: bool = True) -> Object:
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
     meta = obj.setdefault("metadata", {})
     if not isinstance(meta, dict):
-        raise Undecodable(kind, f"json: cannot unmarshal {_json_type(meta)} into Go value of type v1.ObjectMeta")
+        where = "value" if kind.custom else f"struct field {resource.kind}.metadata"
+        raise Undecodable(kind, f"json: cannot unmarshal {json_type(meta)} into Go {where} of type v1.ObjectMeta")
     _clean(kind, meta)
     return obj
 
@@ -61,7 +55,7 @@ def typed_patch(kind: Kind, obj: Any) -> Object:
     if not kind.custom and isinstance(obj, dict):
         said = (obj.get("kind"), obj.get("apiVersion"))
         if said != (kind.resource.kind, kind.resource.api_version):
-            raise Undecodable(kind, f'no kind "{said[0]}" is registered for version "{said[1]}"').of_patch(obj)
+            raise Undecodable(kind, unregistered(str(said[0]), str(said[1]))).of_patch(obj)
     try:
         return typed(kind, obj)
     except Undecodable as error:
@@ -90,7 +84,7 @@ def _clean(kind: Kind, meta: Object) -> None:
         if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
             raise Undecodable(
                 kind,
-                f"json: cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.{key} of type {shown}",
+                f"json: cannot unmarshal {json_type(value)} into Go struct field {_named(kind, key)} of type {shown}",
             )
     for key in [key for key, value in meta.items() if value is None or (key in _EMPTY_IS_ABSENT and not value)]:
         del meta[key]
@@ -98,17 +92,22 @@ def _clean(kind: Kind, meta: Object) -> None:
 
 def _clean_texts(kind: Kind, key: str, values: Any) -> None:
     if not isinstance(values, dict):
-        found = _json_type(values)
-        text = f"json: cannot unmarshal {found} into Go struct field ObjectMeta.{key} of type map[string]string"
+        found = json_type(values)
+        text = f"json: cannot unmarshal {found} into Go struct field {_named(kind, key)} of type map[string]string"
         raise Undecodable(kind, text)
     for name, value in values.items():
         if value is None:
             values[name] = ""
         elif not isinstance(value, str):
-            found = _json_type(value)
+            found = json_type(value)
             raise Undecodable(
-                kind, f"json: cannot unmarshal {found} into Go struct field ObjectMeta.{key} of type string"
+                kind, f"json: cannot unmarshal {found} into Go struct field {_named(kind, key)} of type string"
             )
+
+
+def _named(kind: Kind, key: str) -> str:
+    """A field of metadata in Go's words: a custom resource's is read by itself, a built-in kind's within its struct."""
+    return f"ObjectMeta.{key}" if kind.custom else f"ObjectMeta.metadata.{key}"
 
 
 class Undecodable(ApiError):
@@ -125,21 +124,6 @@ class Undecodable(ApiError):
         return invalid("", "", "", [invalid_value("patch", encode(obj).decode(), self.why)])
 
 
-def envelope(kind: Kind, obj: Object) -> list[str]:
-    """Drop what a built-in kind has no field for, at its top and in its metadata, in place; the paths dropped."""
-    known = _TOP.get(kind.resource.kind)
-    if kind.custom or known is None:
-        return []
-    dropped = [key for key in obj if key not in known]
-    for key in dropped:
-        del obj[key]
-    meta = obj["metadata"]
-    unknown = [key for key in meta if key not in FIELDS]
-    for key in unknown:
-        del meta[key]
-    return [*dropped, *(f"metadata.{key}" for key in unknown)]
-
-
 def match_kind(kind: Kind, obj: Object) -> None:
     """Refuse an object that says it is of another kind: 422."""
     said, version = obj.get("kind") or kind.resource.kind, obj.get("apiVersion") or kind.resource.api_version
@@ -151,6 +135,23 @@ def match_kind(kind: Kind, obj: Object) -> None:
     if faults:
         name = (obj.get("metadata") or {}).get("name") or ""
         raise invalid(str(version).rpartition("/")[0], said, name, faults)
+
+
+def single_owners(meta: Object, *, mutated: bool = False) -> list[str]:
+    """Take away owners named twice, in place; what is said of that. `mutated`: admission has had the object."""
+    owners = meta.get("ownerReferences") or []
+    kept = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
+    if len(kept) == len(owners):
+        return []
+    twice = [str(owner.get("uid")) for index, owner in enumerate(owners) if owner in owners[:index]]
+    meta["ownerReferences"] = kept
+    when = " after mutating admission happens" if mutated else ""
+    text = (
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and "
+        "may reject such requests as early as 1.24; please fix your requests; "
+        f"duplicate UID(s) observed: {', '.join(twice)}"
+    )
+    return [text]
 
 
 def finalizer_warnings(new: Object, old: Object | None) -> list[str]:
@@ -175,7 +176,8 @@ def unknown_fields(kind: Kind, obj: Object, unknown: list[str], *, patched: bool
     )
 
 
-def _json_type(value: Any) -> str:
+def json_type(value: Any) -> str:
+    """What Go's decoder calls a value's type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):

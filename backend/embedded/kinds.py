@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from dispatch_kubeflow.backend.embedded import builtins
 from dispatch_kubeflow.backend.embedded.errors import FieldError
 from dispatch_kubeflow.backend.embedded.metadata import NameCheck, label_1035, label_1123, path_segment, subdomain
+from dispatch_kubeflow.backend.embedded.schemas.structs import struct_schema
 from dispatch_kubeflow.backend.requests.resources import Resource
 
 Object = dict[str, Any]
@@ -20,8 +21,8 @@ Object = dict[str, Any]
 class Schema(Protocol):
     """What a kind's schema does to an object on its way in. All of it is optional for a built-in kind."""
 
-    def decode(self, obj: Object) -> list[str]:
-        """Drop unknown fields in place; the paths of what was dropped."""
+    def decode(self, obj: Object, old: Object | None = None) -> list[str]:
+        """Drop unknown fields in place; the paths of what was dropped. What is as in `old` was read before."""
         ...
 
     def default(self, obj: Object, old: Object | None = None) -> None:
@@ -33,11 +34,24 @@ class Schema(Protocol):
         ...
 
 
+_STORED_AS = {"nodes": "minions", "services": "services/specs"}
 _PRIORITY = ("priority", "preemptionPolicy")
 
 
 def _nothing(_: Object) -> None:
     return None
+
+
+def _no_faults(_: Object) -> list[FieldError]:
+    return []
+
+
+def _no_change_faults(_: Object, __: Object) -> list[FieldError]:
+    return []
+
+
+def _no_warnings(_: Object) -> list[str]:
+    return []
 
 
 @dataclass(slots=True)
@@ -56,8 +70,11 @@ class Kind:
     orphans_by_default: bool = False
     defaults: Callable[[Object], None] = _nothing
     initialise: Callable[[Object], None] = _nothing
-    check: Callable[[Object, Object | None], list[FieldError]] | None = None
-    check_change: Callable[[Object, Object], list[FieldError]] | None = None
+    check: Callable[[Object], list[FieldError]] = _no_faults
+    check_change: Callable[[Object, Object], list[FieldError]] = _no_change_faults
+    checks_whole_first: bool = False
+    """Whether an update is judged as the whole it makes before it is judged as a change."""
+    warn: Callable[[Object], list[str]] = _no_warnings
     schema: Schema | None = None
     verbs: tuple[str, ...] = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
     short_names: tuple[str, ...] = ()
@@ -69,6 +86,12 @@ class Kind:
     @property
     def key(self) -> tuple[str, str]:
         return (self.resource.group, self.resource.plural)
+
+    def storage_key(self, namespace: str, name: str) -> str:
+        """Where the real apiserver keeps an object, which it tells in a message."""
+        head = f"{self.resource.group}/" if self.custom else ""
+        plural = _STORED_AS.get(self.resource.plural, self.resource.plural)
+        return "/".join(["/registry", f"{head}{plural}", *([namespace] if namespace else []), name])
 
     def prepare_create(self, obj: Object) -> None:
         """Drop what a client may not set at creation and set what the server does."""
@@ -92,9 +115,6 @@ class Kind:
             # Only `finalize` takes a namespace's own finalizers away.
             wanted = new.get("spec") if subresource == "finalize" else old.get("spec")
             new["spec"] = {"finalizers": (wanted or {}).get("finalizers") or []}
-        if subresource == "binding":
-            # The scheduler's one write: the node in the spec, the condition in the status, and no new generation.
-            return new
         if self.has_status:
             if "status" in old:
                 new["status"] = old["status"]
@@ -148,7 +168,8 @@ def _core(plural: str, kind: str, **ways: Any) -> Kind:
     ways.setdefault("has_status", False)
     ways.setdefault("has_generation", False)
     group, version = ways.pop("group", ""), ways.pop("version", "v1")
-    return Kind(Resource(group, version, plural, kind, namespaced), custom=False, unconditional_update=True, **ways)
+    resource = Resource(group, version, plural, kind, namespaced)
+    return Kind(resource, custom=False, unconditional_update=True, schema=struct_schema(resource), **ways)
 
 
 def built_in() -> list[Kind]:
@@ -157,21 +178,23 @@ def built_in() -> list[Kind]:
     return [
         _core(
             "namespaces", "Namespace", namespaced=False, has_status=True, name_check=label_1123, returns_deleted=True,
-            initialise=builtins.new_namespace, short_names=("ns",),
+            initialise=builtins.new_namespace, checks_whole_first=True, short_names=("ns",),
             verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         ),
         _core(
-            "nodes", "Node", namespaced=False, has_status=True, defaults=builtins.default_node, short_names=("no",)
+            "nodes", "Node", namespaced=False, has_status=True, defaults=builtins.default_node,
+            check=builtins.check_node, check_change=builtins.check_node_change, checks_whole_first=True,
+            short_names=("no",),
         ),
         _core(
             "pods", "Pod", has_status=True, has_generation=True, returns_deleted=True, graceful=True,
             defaults=builtins.default_pod, initialise=builtins.new_pod, check=builtins.check_pod,
-            check_change=builtins.check_pod_change,
+            check_change=builtins.check_pod_change, warn=builtins.pod_warnings,
             short_names=("po",), categories=("all",),
         ),
         _core(
             "configmaps", "ConfigMap", defaults=builtins.default_config_map, check=builtins.check_config_map,
-            short_names=("cm",),
+            check_change=builtins.check_config_map_change, short_names=("cm",),
         ),
         _core("secrets", "Secret", defaults=builtins.default_secret),
         _core(
@@ -183,7 +206,7 @@ def built_in() -> list[Kind]:
         _core(
             "jobs", "Job", group="batch", has_status=True, has_generation=True, orphans_by_default=True,
             defaults=builtins.default_job, initialise=builtins.new_job, check=builtins.check_job,
-            categories=("all",),
+            check_change=builtins.check_job_change, checks_whole_first=True, categories=("all",),
         ),
         _core("roles", "Role", **rbac),
         _core("rolebindings", "RoleBinding", **rbac),

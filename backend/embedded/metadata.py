@@ -81,7 +81,9 @@ def subdomain(name: str) -> list[str]:
 def label_1123(name: str) -> list[str]:
     """What is wrong with a name that must be an RFC 1123 label."""
     faults = ["must be no more than 63 characters"] if len(name) > 63 else []
-    return faults if _LABEL_1123_RE.match(name) else [*faults, _LABEL_1123_TEXT]
+    if _LABEL_1123_RE.match(name):
+        return faults
+    return [*faults, "must not contain dots" if _SUBDOMAIN_RE.match(name) else _LABEL_1123_TEXT]
 
 
 def label_1035(name: str) -> list[str]:
@@ -146,17 +148,23 @@ def validate(obj: Object, *, namespaced: bool, name_check: NameCheck) -> list[Fi
         faults += [invalid_value("metadata.namespace", namespace, text) for text in label_1123(namespace)]
     elif namespace:
         faults.append(forbidden_field("metadata.namespace", "not allowed on this type"))
-    faults += _labels(meta.get("labels") or {})
-    faults += _annotations(meta.get("annotations") or {})
-    faults += _owners(meta.get("ownerReferences") or [])
-    faults += _finalizers(meta.get("finalizers") or [])
-    return faults
+    return faults + _contents(meta)
+
+
+def _contents(meta: Object) -> list[FieldError]:
+    """What Kubernetes judges of metadata on its own and again as a change."""
+    return [
+        *label_faults(meta.get("labels") or {}, "metadata.labels"),
+        *annotation_faults(meta.get("annotations") or {}, "metadata.annotations"),
+        *_owners(meta.get("ownerReferences") or []),
+        *_finalizers(meta.get("finalizers") or []),
+    ]
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
     """The faults of a change of metadata: what must never change, and finalizers added too late."""
     meta, before = new["metadata"], old["metadata"]
-    faults: list[FieldError] = []
+    faults = _contents(meta)
     if "deletionTimestamp" in before:
         added = sorted(set(meta.get("finalizers") or []) - set(before.get("finalizers") or []))
         if added:
@@ -214,22 +222,24 @@ def qualified_name(name: str) -> Sequence[str]:
     return faults
 
 
-def _labels(labels: Mapping[str, str]) -> list[FieldError]:
+def label_faults(given: Mapping[str, str], path: str) -> list[FieldError]:
+    """The faults of labels at a path."""
     faults: list[FieldError] = []
-    for key, value in labels.items():
-        faults += [invalid_value("metadata.labels", key, text) for text in qualified_name(key)]
-        faults += [invalid_value("metadata.labels", value, text) for text in label_value(value)]
+    for key, value in sorted(given.items()):
+        faults += [invalid_value(path, key, text) for text in qualified_name(key)]
+        faults += [invalid_value(path, value, text) for text in label_value(value)]
     return faults
 
 
-def _annotations(annotations: Mapping[str, str]) -> list[FieldError]:
+def annotation_faults(given: Mapping[str, str], path: str) -> list[FieldError]:
+    """The faults of annotations at a path."""
     faults: list[FieldError] = []
     size = 0
-    for key, value in annotations.items():
-        faults += [invalid_value("metadata.annotations", key, text) for text in qualified_name(key.lower())]
+    for key, value in given.items():
+        faults += [invalid_value(path, key, text) for text in qualified_name(key.lower())]
         size += len(key.encode()) + len(value.encode())
     if size > _ANNOTATIONS_LIMIT:
-        faults.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
+        faults.append(too_long(path, _ANNOTATIONS_LIMIT))
     return faults
 
 

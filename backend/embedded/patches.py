@@ -123,7 +123,7 @@ def _merged_list(current: Any, patch: list[Any], plural: str, field: str, parent
             if not before:
                 # There is nothing to merge with: the list is taken as it is.
                 return list(copied(patch))
-            raise unreasoned(f"map: {json.dumps(item)} does not contain declared merge key: {key}")
+            raise unreasoned(f"map: {_printed(item)} does not contain declared merge key: {key}")
         place = next((index for index, old in enumerate(result) if old.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             result = [old for old in result if old.get(key) != item[key]]
@@ -133,6 +133,15 @@ def _merged_list(current: Any, patch: list[Any], plural: str, field: str, parent
             result = [*result[:place], strategic(result[place], item, plural, field), *result[place + 1 :]]
     # Kubernetes puts what is new before what was there.
     return [*fresh, *result]
+
+
+def _printed(value: Any) -> str:
+    """A value as Go prints it."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{_printed(item)}' for key, item in sorted(value.items()))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_printed, value))}]"
+    return {True: "true", False: "false", None: "<nil>"}.get(value, str(value)) if not isinstance(value, str) else value
 
 
 def _operated(document: Any, operation: Object) -> Any:

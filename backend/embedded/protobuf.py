@@ -1,65 +1,140 @@
-"""Access reviews as kubectl sends them: in Kubernetes' protobuf, which nothing else of this server reads.
+"""Objects as kubectl sends them: in Kubernetes' protobuf.
 
-An object is `k8s\\0` and an `Unknown` message: its type, then its own message as bytes. Only the fields of the reviews
-are known here.
+An object is `k8s\\0` and an `Unknown` message: its type, then its own message as bytes. Fields and their numbers are
+those of Kubernetes' own documents (`schemas/structs.py`). Answers are JSON, which kubectl takes as well; only a refusal
+to one who takes nothing else is told in protobuf.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from dispatch_kubeflow.backend.embedded.schemas.structs import Struct, Type
+
 Object = dict[str, Any]
-Fields = dict[int, tuple[str, Any]]
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
-_RESOURCE: Fields = {
-    number: (name, str)
-    for number, name in enumerate(("namespace", "verb", "group", "version", "resource", "subresource", "name"), 1)
-}
-_ATTRIBUTES: Fields = {
-    1: ("resourceAttributes", _RESOURCE),
-    2: ("nonResourceAttributes", {1: ("path", str), 2: ("verb", str)}),
-}
-_OTHERS: Fields = {**_ATTRIBUTES, 3: ("user", str), 4: ("groups", [str]), 6: ("uid", str)}
-_SPECS: dict[str, Fields] = {
-    "SelfSubjectAccessReview": _ATTRIBUTES,
-    "SubjectAccessReview": _OTHERS,
-    "LocalSubjectAccessReview": _OTHERS,
-    "SelfSubjectRulesReview": {1: ("namespace", str)},
-}
+_PLAIN = frozenset(
+    {"generation", "hostIPC", "hostNetwork", "hostPID", "hostPort", "readOnly", "stdin", "stdinOnce", "tty"}
+)
+"""Numbers and flags that are no pointers in Go: to be 0 or false is to be unset."""
 
 
 class Unreadable(ValueError):
-    """Bytes that are no review in protobuf; the message says why."""
+    """Bytes that are no object in protobuf; the message says why."""
 
 
-def review(body: bytes) -> Object:
-    """The review that a body holds, as JSON would have it."""
+def read(body: bytes, component: str) -> Object:
+    """The object of a component's struct that a body holds, as JSON would have it."""
     if not body.startswith(_MAGIC):
         raise Unreadable("the body is not in Kubernetes' protobuf")
-    unknown = _read(body[len(_MAGIC) :], {1: ("type", {1: ("apiVersion", str), 2: ("kind", str)}), 2: ("raw", bytes)})
-    said: Object = unknown.get("type") or {}
-    fields = _SPECS.get(said.get("kind", ""))
-    if fields is None:
-        raise Unreadable(f"no review is of kind {said.get('kind')!r}")
-    return {**said, "spec": _read(unknown.get("raw") or b"", {2: ("spec", fields)}).get("spec") or {}}
+    found: Object = {}
+    raw = b""
+    for number, value in _members(body[len(_MAGIC) :]):
+        if number == 1:
+            for inner, text in _members(_bytes(value)):
+                found[{1: "apiVersion", 2: "kind"}.get(inner, "")] = _bytes(text).decode()
+        elif number == 2:
+            raw = _bytes(value)
+    return {**found, **_message(raw, Struct.of(component))}
 
 
-def _read(message: bytes, fields: Fields) -> Object:
+def status(body: Object) -> bytes:
+    """A `Status` without details, as one who reads nothing but protobuf is told it."""
+    metadata = _member(1, _member(1, b"") + _member(2, b"") + _member(3, b""))
+    parts = [(2, body["status"]), (3, body["message"]), (4, body.get("reason", ""))]
+    told = metadata + b"".join(_member(number, text.encode()) for number, text in parts)
+    told += bytes([6 << 3]) + _number(body["code"])
+    named = _member(1, b"v1") + _member(2, b"Status")
+    return _MAGIC + _member(1, named) + _member(2, told) + _member(3, b"") + _member(4, b"")
+
+
+def _member(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _number(len(data)) + data
+
+
+def _number(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*made, value])
+
+
+def _message(message: bytes, struct: Struct) -> Object:
     found: Object = {}
     for number, value in _members(message):
-        name, kind = fields.get(number, ("", None))
-        if kind is None or not isinstance(value, bytes):
+        inline = struct.inline.get(number)
+        if inline is not None:
+            found |= _message(_bytes(value), Struct.of(inline))
             continue
-        if isinstance(kind, dict):
-            found[name] = _read(value, kind)
-        elif isinstance(kind, list):
-            found.setdefault(name, []).append(value.decode())
-        else:
-            found[name] = value.decode() if kind is str else value
+        name = struct.numbers.get(number)
+        if name is not None:
+            _put(found, name, struct.fields[name], value)
     return found
+
+
+def _put(found: Object, name: str, kind: Type, value: int | bytes) -> None:
+    if kind.form == "map":
+        entry = dict(_members(_bytes(value)))
+        assert kind.inner is not None  # a map always has values
+        key = _bytes(entry.get(1, b"")).decode()
+        found.setdefault(name, {})[key] = _value(kind.inner, entry.get(2, b""))
+    elif kind.form == "array":
+        assert kind.inner is not None  # an array always has items
+        found.setdefault(name, []).append(_value(kind.inner, value))
+    else:
+        made = _value(kind, value)
+        # Go writes what was never set as empty, too.
+        if made not in ("", {}, None) and (made or name not in _PLAIN):
+            found[name] = made
+
+
+def _value(kind: Type, value: int | bytes) -> Any:
+    if kind.form == "struct":
+        return _message(_bytes(value), Struct.of(kind.struct))
+    if kind.form in ("boolean", "integer"):
+        number = _whole(value)
+        return bool(number) if kind.form == "boolean" else number
+    data = _bytes(value)
+    if kind.form == "time":
+        return _moment(dict(_members(data)), kind.go == "v1.MicroTime")
+    if kind.form == "quantity":
+        return _bytes(dict(_members(data)).get(1, b"")).decode()
+    if kind.form == "int-or-string":
+        told = dict(_members(data))
+        return _bytes(told.get(3, b"")).decode() if told.get(1) else _whole(told.get(2, 0))
+    if kind.form == "any":
+        return json.loads(_bytes(dict(_members(data)).get(1, b"")) or b"{}")
+    return base64.b64encode(data).decode() if kind.go == "[]uint8" else data.decode()
+
+
+def _moment(told: dict[int, int | bytes], fine: bool) -> str | None:
+    if not told:
+        return None
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=_whole(told.get(1, 0)))
+        moment += timedelta(microseconds=_whole(told.get(2, 0)) // 1000)
+    except OverflowError:
+        raise Unreadable("a time that no calendar has") from None
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if fine else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _whole(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise Unreadable("a text or a message stands where a number belongs")
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise Unreadable("a number stands where a text or a message belongs")
+    return value
 
 
 def _members(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -78,7 +153,7 @@ def _members(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield tag >> 3, message[place : place + length]
             place += length
         else:
-            raise Unreadable(f"no field of a review is of wire type {wire}")
+            raise Unreadable(f"no field of these objects is of wire type {wire}")
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:

@@ -42,10 +42,11 @@ def route(method: str, target: str) -> Route:
         group, version, rest = steps[1], steps[2], steps[3:]
     else:
         return Route(path, query, method.lower())
-    namespace = ""
+    namespace, within = "", False
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        within = len(rest) > 2 and rest[2] not in ("status", "finalize")
+        if within:
             rest = rest[2:]
     resource = rest[0]
     name = rest[1] if len(rest) > 1 else ""
@@ -53,7 +54,7 @@ def route(method: str, target: str) -> Route:
         verb = "watch" if is_true(query.get("watch")) else "list"
     elif not name and verb == "delete":
         verb = "deletecollection"
-    if resource == "namespaces":
+    if resource == "namespaces" and not within:
         namespace = name
     return Route(path, query, verb, group, version, resource, namespace, name, "/".join(rest[2:]))
 

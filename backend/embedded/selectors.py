@@ -72,9 +72,17 @@ def field_selector(text: str | None, group: str, plural: str) -> Match | None:
     tests: list[Match] = []
     for name, operator, value in field_terms(text):
         if name not in paths:
-            raise bad_request(f"field label not supported: {name}")
+            raise bad_request(_unsupported(name, group, plural))
         tests.append(_field_test(paths[name], value, operator == "!="))
     return lambda obj: all(test(obj) for test in tests)
+
+
+def _unsupported(name: str, group: str, plural: str) -> str:
+    if plural == "jobs":
+        return f'field label "{name}" not supported for Job'
+    if (group, plural) in _EXTRA_FIELDS or "." in group:
+        return f"field label not supported: {name}"
+    return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def field_terms(text: str) -> Iterator[tuple[str, str, str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dispatch_kubeflow.backend.embedded.schemas.structs import resolved
+
 ROOT_UNMANAGED = frozenset(
     {
         ("f:apiVersion",),
@@ -28,16 +30,6 @@ ROOT_UNMANAGED = frozenset(
 )
 """What no manager owns."""
 
-_BY_KEY: dict[str, list[str]] = {
-    "containers": ["name"],
-    "initContainers": ["name"],
-    "env": ["name"],
-    "volumes": ["name"],
-    "volumeMounts": ["mountPath"],
-    "conditions": ["type"],
-    "imagePullSecrets": ["name"],
-    "taints": [],
-}
 _METADATA: Mapping[str, Any] = {
     "properties": {
         "ownerReferences": {
@@ -53,24 +45,22 @@ _METADATA: Mapping[str, Any] = {
 class Shape:
     """A node of a schema as far as merging goes; what it does not know is granular as a map and atomic as a list."""
 
-    __slots__ = ("_by_name", "_name", "_node")
+    __slots__ = ("_node",)
 
-    def __init__(self, node: Mapping[str, Any], by_name: bool, name: str = "") -> None:
-        self._node = node
-        self._by_name = by_name
-        self._name = name
+    def __init__(self, node: Mapping[str, Any]) -> None:
+        self._node = resolved(node)
 
     def field(self, name: str) -> Shape:
         """The shape of a member of an object or a map."""
         properties = self._node.get("properties") or {}
         child = properties.get(name) or self._node.get("additionalProperties")
-        return Shape(child if isinstance(child, Mapping) else {}, self._by_name, name)
+        return Shape(child if isinstance(child, Mapping) else {})
 
     @property
     def item(self) -> Shape:
         """The shape of an item of a list."""
         child = self._node.get("items")
-        return Shape(child if isinstance(child, Mapping) else {}, self._by_name)
+        return Shape(child if isinstance(child, Mapping) else {})
 
     @property
     def atomic(self) -> bool:
@@ -82,7 +72,7 @@ class Shape:
         """The keys that tell the items of a list-map apart; empty for any other list."""
         if self._node.get("x-kubernetes-list-type") == "map":
             return tuple(self._node["x-kubernetes-list-map-keys"])
-        return tuple(_BY_KEY.get(self._name, ())) if self._by_name else ()
+        return ()
 
     @property
     def is_set(self) -> bool:
@@ -91,7 +81,7 @@ class Shape:
 
 
 def shape_of(schema: object | None) -> Shape:
-    """The shape of a kind: from its CRD's schema, or for a built-in kind by the names of its lists."""
+    """The shape of a kind, from its schema."""
     structure = getattr(schema, "structure", None) or {}
     properties = {**(structure.get("properties") or {}), "metadata": _METADATA}
-    return Shape({**structure, "properties": properties}, by_name=not structure)
+    return Shape({**structure, "properties": properties})

@@ -25,6 +25,7 @@ from dispatch_kubeflow.backend.embedded.errors import (
     bad_request,
     conflict,
     forbidden,
+    internal,
     invalid,
     invalid_value,
     name_conflict,
@@ -42,15 +43,17 @@ from dispatch_kubeflow.backend.embedded.history import (
 )
 from dispatch_kubeflow.backend.embedded.incoming import (
     Undecodable,
-    envelope,
     finalizer_warnings,
+    json_type,
     match_kind,
     match_namespace,
+    single_owners,
     typed,
     typed_patch,
     unknown_fields,
 )
 from dispatch_kubeflow.backend.embedded.kinds import Kind, built_in
+from dispatch_kubeflow.backend.embedded.schemas.structs import Mistyped
 from dispatch_kubeflow.backend.embedded.schemas.structural import BLOCKING
 from dispatch_kubeflow.backend.embedded.selectors import both, field_selector, label_selector
 from dispatch_kubeflow.backend.requests.resources import Resource
@@ -294,7 +297,8 @@ class Store:
         """Create an object and give it back as stored."""
         how = write or Write(manager, dry_run)
         kind = self.kind(resource)
-        new = typed(kind, copied(dict(obj)))
+        matching = not self.admission.mutates(resource, "CREATE", retyping=True)
+        new = typed(kind, copied(dict(obj)), matching=matching)
         with self.lock:
             return self._create(kind, new, namespace, how)
 
@@ -354,7 +358,8 @@ class Store:
                 return self._apply(kind, place, patch, subresource, force, how)
             if type == "merge" and not isinstance(patch, dict):
                 raise bad_request(
-                    "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+                    f"error decoding patch: json: cannot unmarshal {json_type(patch)} into Go value of type "
+                    "map[string]interface {}"
                 )
             return self._update(kind, place, _patched(kind, patch, type), subresource, how)
 
@@ -375,10 +380,10 @@ class Store:
         how = write or Write(dry_run=dry_run)
         kind = self.kind(resource)
         with self.lock:
-            state = self.stored(resource, namespace if kind.resource.namespaced else None, name)
-            asked = deletion.Asked(uid, resource_version, propagation, grace_seconds)
             if kind.orphans_by_default and propagation is None:
                 how.warnings.append(deletion.ORPHAN_WARNING)
+            state = self.stored(resource, namespace if kind.resource.namespaced else None, name)
+            asked = deletion.Asked(uid, resource_version, propagation, grace_seconds)
             plan = deletion.plan(kind, state.obj, asked, self.clock.now())
             self._review(kind, "DELETE", state.place, None, state.obj, None, how)
             if plan.pending:
@@ -402,27 +407,33 @@ class Store:
         name_was_made = not meta.get("name") and bool(meta.get("generateName"))
         if name_was_made:
             meta["name"] = metadata.generated(meta["generateName"], self._chance)
+        how.warnings.extend(single_owners(meta))
         self._decode(kind, new, how)
         self._namespace_stands(kind, place_namespace, meta.get("name") or "")
         place = (place_namespace, meta.get("name") or "")
         new = self._review(kind, "CREATE", place, None, None, new, how, mutate=True) or new
         meta = new["metadata"]
+        self._account_stands(kind, new)
+        how.warnings.extend(single_owners(meta, mutated=True))
         meta["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         meta["creationTimestamp"] = self.now()
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
             meta.pop(key, None)
         kind.prepare_create(new)
         faults = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=kind.name_check)
-        faults += [] if kind.custom else metadata.validate_own(new)
-        faults += self._schema_faults(kind, new, None, faults)
+        if kind.custom:
+            faults += self._schema_faults(kind, new, None, faults)
+        else:
+            faults += [*metadata.validate_own(new), *kind.check(new)]
         if faults:
             raise invalid(kind.resource.group, kind.resource.kind, meta.get("name") or "", faults)
-        if kind.custom:
-            how.warnings.extend(finalizer_warnings(new, None))
+        how.warnings.extend(finalizer_warnings(new, None) if kind.custom else kind.warn(new))
         self._review(kind, "CREATE", place, None, None, new, how)
         if place in self._objects.get(kind.key, {}):
-            refused = name_conflict if name_was_made else already_exists
-            raise refused(kind.resource.group, kind.resource.plural, place[1])
+            if name_was_made:
+                raise name_conflict(kind.resource.group, kind.resource.plural, place[1])
+            deleting = "deletionTimestamp" in self._objects[kind.key][place].obj["metadata"]
+            raise already_exists(kind.resource.group, kind.resource.plural, place[1], deleting=deleting)
         if asked and not how.dry_run:
             raise unreasoned("resourceVersion should not be set on objects to be created")
         made = self._commit(kind, "ADDED", new, None, how, "create").obj
@@ -454,21 +465,16 @@ class Store:
                 resource.group,
                 resource.plural,
                 place[1],
-                f"StorageError: invalid object, Code: 4, Key: /registry/{resource.group}/{resource.plural}/"
-                f"{place[0]}/{place[1]}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+                f"StorageError: invalid object, Code: 4, Key: {kind.storage_key(*place)}, "
+                "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
                 f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}",
             )
-        new = change(old)
-        if not replaces:
-            new = typed_patch(kind, new)
-            # A patch shares what it left alone with the stored object; what follows changes objects in place.
-            new = copied(new)
-            match_namespace(kind, place[0], new["metadata"])
-            if new["metadata"].get("name") != place[1]:
-                said = new["metadata"].get("name")
-                raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({place[1]})")
+        new = change(old) if replaces else self._of_patch(kind, place, change(old))
         self._decode(kind, new, how, old, patched=not replaces)
+        if replaces:
+            how.warnings.extend(single_owners(new["metadata"]))
         new = self._review(kind, "UPDATE", place, subresource, old, new, how, mutate=True) or new
+        how.warnings.extend(single_owners(new["metadata"], mutated=True))
         self._current_version(kind, new, state, place[1], judge)
         new = kind.prepare_update(new, old, subresource)
         meta, before = new["metadata"], old["metadata"]
@@ -484,12 +490,32 @@ class Store:
             how.warnings.extend(finalizer_warnings(new, old))
         self._review(kind, "UPDATE", place, subresource, old, new, how)
         last = not meta.get("finalizers") and not deletion.holds_content(kind, new)
-        if last and before.get("deletionGracePeriodSeconds") == 0:
+        if last and deletion.is_over(kind, before):
             if not how.dry_run:
                 self._remove(kind, state, how)
             return how.given(new)
         verb = "update" if replaces else "patch"
         return how.given(self._commit(kind, "MODIFIED", new, state, how, verb, subresource).obj)
+
+    def _of_patch(self, kind: Kind, place: tuple[str, str], new: Object) -> Object:
+        """What a patch made, if it is still of its kind, namespace and name."""
+        self._convertible(kind, new)
+        # A patch shares what it left alone with the stored object; what follows changes objects in place.
+        new = copied(typed_patch(kind, new))
+        match_namespace(kind, place[0], new["metadata"])
+        said = new["metadata"].get("name")
+        if said != place[1]:
+            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({place[1]})")
+        return new
+
+    def _convertible(self, kind: Kind, new: Object) -> None:
+        """An object is shown to a mutating webhook in its own version: 500 for one of another."""
+        said = new.get("apiVersion")
+        if kind.custom and said != kind.resource.api_version and self.admission.mutates(kind.resource, "UPDATE"):
+            raise internal(
+                f"Internal error occurred: {said}, Kind={new.get('kind')} is unstructured and is not suitable for "
+                f'converting to "{kind.resource.api_version}"'
+            )
 
     def _absent(self, kind: Kind, place: tuple[str, str], change: Change | None, how: Write) -> ApiError:
         """What an update of an absent object is answered; a body that cannot be read is refused before that."""
@@ -504,9 +530,8 @@ class Store:
             raise bad_request("error decoding YAML: error unmarshaling JSON: not an object")
         for key in ("apiVersion", "kind"):
             if not patch.get(key) and how.request is not None:
-                raise bad_request(
-                    f"invalid object type: {patch.get('apiVersion') or '/'}, Kind={patch.get('kind') or ''}"
-                )
+                group, _, version = str(patch.get("apiVersion") or "/").rpartition("/")
+                raise bad_request(f"invalid object type: {group}/{version}, Kind={patch.get('kind') or ''}")
         if (patch.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         wanted = typed(kind, copied(patch))
@@ -524,23 +549,69 @@ class Store:
                     f"uid mismatch: the provided object specified uid {wanted['metadata']['uid']}, "
                     "and no existing object was found",
                 )
+        self._declared(kind, patch)
+        if state is None:
             wanted["metadata"]["name"] = place[1]
             return self._create(kind, applied.to(None, wanted, kind.schema), place[0], how)
         return self._update(
-            kind, place, lambda old: applied.to(old, wanted, kind.schema), subresource, how, applied=True
+            kind,
+            place,
+            lambda old: applied.to(self._with_owners(kind, old), wanted, kind.schema),
+            subresource,
+            how,
+            applied=True,
         )
+
+    def _with_owners(self, kind: Kind, obj: Object) -> Object:
+        """The object with the owners of its fields; they are found out at its first apply, from every write to it."""
+        meta = obj["metadata"]
+        if meta.get("managedFields"):
+            return obj
+        written = {commit.version: commit for commit in self.commits if commit.uid == meta["uid"]}
+        events = [
+            event for event in self._history.after(kind.key, 0) if event.state.obj["metadata"]["uid"] == meta["uid"]
+        ]
+        if not events or events[0].before is not None:
+            # Its first writes are forgotten.
+            return obj
+        entries: list[Object] = []
+        before: Object = {"metadata": {}}
+        for event in events:
+            commit, after = written[event.version], event.state.obj
+            owned = {**before, "metadata": {**before["metadata"], "managedFields": entries}}
+            time = after["metadata"]["creationTimestamp"]
+            entries = apply.tracked(owned, after, commit.manager, commit.subresource, time, kind.resource, kind.schema)
+            before = after
+        return {**obj, "metadata": {**meta, "managedFields": entries}}
+
+    def _declared(self, kind: Kind, patch: Object) -> None:
+        """An apply may hold only what the schema knows: 500, where any other write has it dropped."""
+        if kind.schema is None:
+            return
+        tried = typed(kind, copied(patch))
+        meta, resource = patch.get("metadata") or {}, kind.resource
+        try:
+            unknown = [f".{path}: field not declared in schema" for path in kind.schema.decode(tried)]
+        except Mistyped as error:
+            raise Undecodable(kind, str(error)) from None
+        if unknown:
+            said = unknown[0] if len(unknown) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in unknown)
+            version = resource.api_version if resource.group else f"/{resource.version}"
+            place = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+            raise unreasoned(f"failed to create typed patch object ({place}; {version}, Kind={resource.kind}): {said}")
 
     def _decode(self, kind: Kind, obj: Object, how: Write, old: Object | None = None, *, patched: bool = False) -> None:
         try:
-            dropped = [*envelope(kind, obj), *(kind.schema.decode(obj) if kind.schema is not None else ())]
-            unknown = [f'unknown field "{path}"' for path in sorted(dropped)]
+            dropped = kind.schema.decode(obj, old) if kind.schema is not None else []
+            unknown = [f'unknown field "{path}"' for path in dropped]
             if unknown and how.field_validation == "Strict":
                 raise unknown_fields(kind, obj, unknown, patched=patched)
             if kind.schema is not None:
                 kind.schema.default(obj, old)
-            _defaulted(kind, obj)
-        except Undecodable as error:
-            raise error.of_patch(obj) if patched else error from None
+            kind.defaults(obj)
+        except Mistyped as error:
+            mistyped = Undecodable(kind, str(error))
+            raise mistyped.of_patch(obj) if patched else mistyped from None
         if unknown and how.field_validation == "Warn":
             how.warnings.extend(unknown)
 
@@ -589,23 +660,29 @@ class Store:
             )
 
     def _update_faults(self, kind: Kind, new: Object, old: Object, subresource: str | None) -> None:
-        if new["metadata"] == old["metadata"]:
-            faults = self._schema_faults(kind, new, old, [])
+        named, same = kind.resource.namespaced, new["metadata"] == old["metadata"]
+        # Kubernetes judges metadata once for every kind and once more within the kind's own validation.
+        changes = [] if same else metadata.validate_update(new, old)
+        faults = [] if same else metadata.validate(new, namespaced=named, name_check=metadata.path_segment)
+        faults += changes
+        if kind.custom:
+            faults += changes
+            of_schema = self._schema_faults(kind, new, old, faults)
+            # A status is judged by itself: the words know nothing of where it stands, only the path does.
+            faults += [each.within("status") for each in of_schema] if subresource == "status" else of_schema
+        elif subresource is not None:
+            faults += changes
         else:
-            # Kubernetes runs these once for every kind and once within the kind's own validation.
-            alone = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=metadata.path_segment)
-            changes = metadata.validate_update(new, old)
-            faults = [*alone, *changes, *changes, *([] if kind.custom else metadata.validate_own(new))]
-            faults += self._schema_faults(kind, new, old, faults)
-        if kind.check_change is not None and subresource is None:
-            faults += kind.check_change(new, old)
+            whole = [] if same else metadata.validate(new, namespaced=named, name_check=kind.name_check)
+            whole += [*metadata.validate_own(new), *kind.check(new)]
+            changes += kind.check_change(new, old)
+            faults += [*whole, *changes] if kind.checks_whole_first else [*changes, *whole]
         if faults:
             raise invalid(kind.resource.group, kind.resource.kind, str(old["metadata"]["name"]), faults)
 
     def _schema_faults(self, kind: Kind, new: Object, old: Object | None, before: Faults) -> Faults:
         blocked = any(fault.type in BLOCKING for fault in before)
-        faults = kind.schema.validate(new, old, blocked=blocked) if kind.schema is not None else []
-        return faults + kind.check(new, old) if kind.check is not None else faults
+        return kind.schema.validate(new, old, blocked=blocked) if kind.schema is not None else []
 
     def _namespace_stands(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.resource.namespaced or not namespace:
@@ -622,6 +699,16 @@ class Store:
                 f"unable to create new content in namespace {namespace} because it is being terminated",
                 [{"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}],
             )
+
+    def _account_stands(self, kind: Kind, new: Object) -> None:
+        """A pod may run only as an account that is there: 403. Every namespace has `default`."""
+        if kind.resource.kind != "Pod":
+            return
+        meta, account = new["metadata"], new["spec"].get("serviceAccountName") or "default"
+        namespace = meta.get("namespace") or ""
+        if account != "default" and (namespace, account) not in self._objects.get(("", "serviceaccounts"), {}):
+            text = f'error looking up service account {namespace}/{account}: serviceaccount "{account}" not found'
+            raise forbidden("", "pods", meta.get("name") or "", text)
 
     def _review(
         self,
@@ -642,6 +729,7 @@ class Store:
         )
         if not mutate:
             self.admission.validate(review)
+            how.warnings.extend(review.warnings)
             return None
         changed = self.admission.mutate(review)
         if changed is not None and changed is not new:
@@ -702,14 +790,6 @@ def _patched(kind: Kind, patch: Any, form: PatchType) -> Change:
     # A strategic patch is one of the object's struct, which has no say in what kind it is.
     typed_as = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
     return lambda old: {**patches.strategic(old, patch, kind.resource.plural), **typed_as}
-
-
-def _defaulted(kind: Kind, obj: Object) -> None:
-    try:
-        kind.defaults(obj)
-    except (AttributeError, KeyError, TypeError) as error:
-        # A built-in kind's object is decoded into a struct; what does not fit it never gets as far as defaults.
-        raise Undecodable(kind, f"json: cannot unmarshal into Go struct: {error}") from error
 
 
 def stamp(moment: datetime) -> str:

@@ -314,7 +314,7 @@ class TestJobSets:
 
 class TestScheduling:
     def request(self, scene, name, **resources):
-        container = {"name": "c", "image": "x:y", "resources": {"requests": resources}}
+        container = {"name": "c", "image": "x:y", "resources": {"requests": resources, "limits": resources}}
         spec = {"containers": [container]}
         return scene.cluster.create(PODS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 

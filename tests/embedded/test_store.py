@@ -277,4 +277,7 @@ def test_commits_record_what_took_effect(store: Store) -> None:
 
 def test_two_controllers_of_one_object_are_invalid(store: Store) -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
-    assert refusal(store.create, TRAIN_JOBS, train_job(ownerReferences=[owner, owner])).status == 422
+    other = {**owner, "name": "q"}
+    assert refusal(store.create, TRAIN_JOBS, train_job(ownerReferences=[owner, other])).status == 422
+    made = store.create(TRAIN_JOBS, train_job(ownerReferences=[owner, owner]))
+    assert made["metadata"]["ownerReferences"] == [owner]

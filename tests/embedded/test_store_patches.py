@@ -216,7 +216,7 @@ def test_an_update_takes_over_what_it_changes(shaped: Store) -> None:
     applied(shaped, checks(("a", "Ready")), "me")
     shaped.patch(WORKLOADS, NAMESPACE, "w", checks(("a", "Pending")), subresource="status", manager="kueue")
     error = refusal(applied, shaped, checks(("a", "Ready")), "me")
-    assert 'conflict with "kueue" with subresource "status" using kueue.x-k8s.io/v1beta2 at ' in error.message
+    assert 'conflict with "kueue" with subresource "status" using kueue.x-k8s.io/v1beta2: ' in error.message
 
 
 def test_an_apply_creates_what_is_absent_but_no_status(store: Store) -> None:
@@ -250,8 +250,14 @@ def test_a_pods_spec_is_fixed_but_for_its_images(store: Store) -> None:
 
 def test_a_binding_places_a_pod_without_another_generation(store: Store) -> None:
     made = store.create(PODS, pod(node=None))
-    placed = store.update(PODS, {**made, "spec": {**made["spec"], "nodeName": "n"}, "status": {"x": 1}}, "binding")
-    assert (placed["spec"]["nodeName"], placed["status"], placed["metadata"]["generation"]) == ("n", {"x": 1}, 1)
+    placed = store.update(
+        PODS, {**made, "spec": {**made["spec"], "nodeName": "n"}, "status": {"message": "x"}}, "binding"
+    )
+    assert (placed["spec"]["nodeName"], placed["status"], placed["metadata"]["generation"]) == (
+        "n",
+        {"message": "x"},
+        1,
+    )
 
 
 def job(**spec: Any) -> dict[str, Any]:

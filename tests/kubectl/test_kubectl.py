@@ -49,6 +49,22 @@ def test_version_says_the_version_that_the_real_one_is_compared_at(kubectl: Kube
     assert "Server Version: v1.36.3" in kubectl.run("version")
 
 
+def test_whoami_says_whose_token_it_is(kubectl: Kubectl) -> None:
+    assert "system:authenticated" in kubectl.run("auth", "whoami")
+
+
+def test_a_config_map_is_created_from_its_arguments(kubectl: Kubectl, name: str) -> None:
+    assert "created" in kubectl.run("create", "configmap", name, "--from-literal=a=b")
+    assert kubectl.run("get", "configmap", name, "-o", "jsonpath={.data.a}") == "b"
+
+
+def test_a_bare_job_and_a_bare_pod_are_created_from_their_arguments(kubectl: Kubectl, name: str) -> None:
+    assert "created" in kubectl.run("create", "job", name, "--image=i:1", "--", "sleep", "1")
+    assert kubectl.run("get", "job", name, "-o", "jsonpath={.spec.template.spec.containers[0].command[0]}") == "sleep"
+    assert "created" in kubectl.run("run", name, "--image=i:1", "--restart=Never", "--env=A=b")
+    assert kubectl.run("get", "pod", name, "-o", "jsonpath={.spec.containers[0].env[0].value}") == "b"
+
+
 def test_api_resources_lists_the_kinds_with_their_short_names(kubectl: Kubectl) -> None:
     listed = kubectl.run("api-resources", "--no-headers")
     for kind in ("trainjobs", "trainingruntimes", "jobsets", "jobs", "pods", "configmaps"):

@@ -1,7 +1,7 @@
 """Performs the recorded cases elsewhere and lists every answer that is not the real one's.
 
-A disagreement is `hard` when a client that reads status, reason, details and fields could tell the two apart, and of
-`words` when only a person could.
+Everything that is kept of an answer is compared, messages and warnings too; what is not kept, and why, is in
+`normal.py`. There is no list of disagreements that are put up with.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from .cluster import Cluster
 from .record import RECORDED, perform
 from .targets import AddressTarget, EmbeddedTarget, RealTarget, Target
 
-_WORDS = frozenset({"message", "warning", "body"})
-
 
 @dataclass(frozen=True)
 class Disagreement:
@@ -30,10 +28,6 @@ class Disagreement:
     path: str
     real: Any
     other: Any
-
-    @property
-    def hard(self) -> bool:
-        return self.path.rsplit(".", 1)[-1] not in _WORDS
 
     def __str__(self) -> str:
         return f"{self.case}: {self.path}: real {json.dumps(self.real)}, other {json.dumps(self.other)}"
@@ -95,19 +89,16 @@ def main() -> int:
     parser.add_argument("--authority", type=Path, help="with --url: the PEM file that its certificate is checked by")
     parser.add_argument("--cases", default="*", help="which files of cases: a pattern without .yaml")
     parser.add_argument("--kueue", action="store_true", help="with --embedded: one that has Kueue")
-    parser.add_argument("--hard", action="store_true", help="leave out what differs in words only")
     arguments = parser.parse_args()
     target = _target(arguments)
     try:
         found = against(target, arguments.cases)
     finally:
         target.close()
-    hard = [each for each in found if each.hard]
-    for each in hard if arguments.hard else found:
+    for each in found:
         programs.say(str(each))
-    cases = len({each.case for each in hard})
-    programs.say(f"{len(hard)} hard disagreements in {cases} cases, {len(found) - len(hard)} in words")
-    return 1 if hard else 0
+    programs.say(f"{len(found)} disagreements in {len({each.case for each in found})} cases")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

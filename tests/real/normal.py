@@ -10,14 +10,27 @@ from typing import Any
 from .api import Answer
 from .expand import dig
 
+OURS = ("jobset.x-k8s.io", "trainer.kubeflow.org")
+"""The groups of which everything is compared; which others a cluster serves is its own affair."""
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 _VERSION_NUMBER = re.compile(r"(?<=resource version: )\d+|(?<=current: )\d+|(?<=object meta: )\d+|(?<=\()\d+(?=\))")
-_WHOLE_OBJECT = re.compile(r'(?<=Invalid value: )"\{.*\}"(?=: )', re.DOTALL)
+_WHOLE_OBJECT = re.compile(r'(?<=Invalid value: )("\{.*\}"|\{.*\})(?=: )', re.DOTALL)
+_GO_DIFFERENCE = re.compile(r"(?<=previously negative\))\n@@ .*", re.DOTALL)
+_CHOSEN_NODE = re.compile(r'(?<=already assigned to node ")[^"]+')
 _HASH = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{32,}")
 _VERSIONS = frozenset({"resourceVersion", "continue"})
 _WRITER = frozenset({"managedFields", "selfLink"})
+
+
+def without_dumps(text: str) -> str:
+    """A message without what two servers need not agree in.
+
+    That is the node that a scheduler chose; an object that is quoted whole, for it holds `managedFields` and times; and
+    what Go's printer says of two structs, which is line by line how Go lays out Kubernetes' internal types.
+    """
+    return _GO_DIFFERENCE.sub("", _CHOSEN_NODE.sub("<node>", _WHOLE_OBJECT.sub("<object>", text)))
 
 
 class Normaliser:
@@ -46,8 +59,8 @@ class Normaliser:
         return _HASH.sub("<hash>", text)
 
     def message(self, text: str) -> str:
-        """A message: the resource versions in it are a run's own, and so is an object that it quotes as a whole."""
-        return _VERSION_NUMBER.sub("<version>", self.text(_WHOLE_OBJECT.sub("<object>", text)))
+        """A message, as two servers must agree in it: the versions in it are a run's own."""
+        return _VERSION_NUMBER.sub("<version>", self.text(without_dumps(text)))
 
     def value(self, value: Any, key: str = "") -> Any:
         """An object or a part of one."""
@@ -90,6 +103,10 @@ def record_object(body: Any, show: list[str], normaliser: Normaliser) -> dict[st
     if body.get("kind") == "Status":
         kept |= _status(body, normaliser)
         return kept
+    if body.get("kind") == "APIGroupDiscoveryList":
+        ours = [item for item in body["items"] if item["metadata"].get("name") in OURS]
+        kept["items"] = [normaliser.value(item) for item in sorted(ours, key=lambda item: item["metadata"]["name"])]
+        return kept
     if isinstance(body.get("items"), list):
         kept["items"] = [_fields(item, show, normaliser) for item in body["items"]]
         metadata = body.get("metadata", {})
@@ -107,9 +124,12 @@ def _status(body: Mapping[str, Any], normaliser: Normaliser) -> dict[str, Any]:
         "message": normaliser.message(body.get("message", "")),
     }
     if body.get("details"):
-        kept["details"] = normaliser.value(body["details"])
-        for cause in kept["details"].get("causes", []):
-            cause["message"] = normaliser.message(cause.get("message", ""))
+        kept["details"] = normaliser.value({key: value for key, value in body["details"].items() if key != "causes"})
+        causes = body["details"].get("causes")
+        if causes:
+            kept["details"]["causes"] = [
+                {**normaliser.value(cause), "message": normaliser.message(cause.get("message", ""))} for cause in causes
+            ]
     return kept
 
 

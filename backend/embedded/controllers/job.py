@@ -100,7 +100,8 @@ class Job(Controller):
         job = self.world.view.get(JOBS, key[1], key[2])
         if job is None or job["spec"].get("managedBy", OURS) != OURS or _finished(job.get("status") or {}):
             return
-        if job["spec"].get("completionMode") == "Indexed":
+        if job["spec"].get("completionMode") == "Indexed" or job["spec"].get("suspend"):
+            # One that is not indexed is shown as suspended; to run such a one is nobody's need here.
             self._sync((key[1], key[2]), job)
 
     def _sync(self, place: Place, job: Object) -> None:

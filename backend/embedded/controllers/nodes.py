@@ -24,6 +24,7 @@ MANAGER = "kube-controller-manager"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+LIFETIME = "node.alpha.kubernetes.io/ttl"
 MONITOR_GRACE = 50.0
 QUARANTINE = 40.0
 GC_PERIOD = 20.0
@@ -63,6 +64,7 @@ class NodeLifecycle(Controller):
         node = self.world.view.get(NODES, "", key)
         if node is None:
             return
+        node = self._annotated(node)
         since = self._heartbeats.silent_since(key)
         if since is None:
             self._reachable(node)
@@ -72,6 +74,14 @@ class NodeLifecycle(Controller):
             self.enqueue(key, left)
         else:
             self._unreachable(node)
+
+    def _annotated(self, node: Object) -> Object:
+        """How long kubelets may keep what they read: said by a controller of its own, on every node."""
+        given = node["metadata"].get("annotations") or {}
+        if LIFETIME in given or "deletionTimestamp" in node["metadata"]:
+            return node
+        meta = {**node["metadata"], "annotations": {**given, LIFETIME: "0"}}
+        return self.world.api.update(NODES, {**node, "metadata": meta}, MANAGER)
 
     def _unreachable(self, node: Object) -> None:
         now = self.world.now()

@@ -218,6 +218,18 @@ def _sets_reserved_environment(job: Object) -> bool:
     )
 
 
+def deprecation(runtime: Object) -> list[str]:
+    """What is said of a new ClusterTrainingRuntime whose label says that it will go."""
+    if (runtime["metadata"].get("labels") or {}).get("trainer.kubeflow.org/support") != "deprecated":
+        return []
+    text = (
+        f'ClusterTrainingRuntime "{runtime["metadata"]["name"]}" is deprecated and will be removed in a future release '
+        "of Kubeflow Trainer. See runtime deprecation policy: "
+        "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy"
+    )
+    return [text]
+
+
 def validate_runtime(new: Object, old: Object | None) -> Denial | None:
     """The validator of TrainingRuntimes (create) and ClusterTrainingRuntimes (create, update)."""
     if (new["metadata"].get("labels") or {}).get(EXEMPTION) == "disabled":

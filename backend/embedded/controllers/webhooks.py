@@ -61,6 +61,8 @@ class TrainerWebhooks:
         return runtime
 
     def _validate_runtime(self, review: Review) -> Answer:
+        if review.resource == CLUSTER_RUNTIMES and review.operation == "CREATE":
+            review.warnings.extend(trainer_webhook.deprecation(_new(review)))
         return trainer_webhook.validate_runtime(_new(review), review.old)
 
 
@@ -68,7 +70,7 @@ class JobSetWebhooks:
     """JobSet's webhooks, for JobSets and for the pods of JobSets."""
 
     def __init__(self, admission: Admission) -> None:
-        admission.mutating(jobset_webhook.MUTATOR, JOB_SETS, self._default, operations=("CREATE",))
+        admission.mutating(jobset_webhook.MUTATOR, JOB_SETS, self._default, operations=("CREATE",), retypes=True)
         admission.validating(jobset_webhook.VALIDATOR, JOB_SETS, self._validate)
         admission.mutating(POD_MUTATOR, PODS, self._default_pod, operations=("CREATE",))
 

@@ -39,7 +39,7 @@ class StructuralSchema:
         self.structure = structure
         self._root = Node(structure)
 
-    def decode(self, obj: Object) -> list[str]:
+    def decode(self, obj: Object, old: Object | None = None) -> list[str]:  # noqa: ARG002  # the whole is read at once
         """Drop unknown fields and nulls that mean absence, in place; the paths of the fields dropped."""
         unknown: list[str] = []
         body = {key: value for key, value in obj.items() if key not in _TYPE_META}
@@ -279,7 +279,7 @@ class Node:
             faults.append(too_many(path, len(value), limit))
         floor = self.raw.get("minProperties")
         if floor is not None and len(value) < floor:
-            faults.append(_fault(path, value, f"{path} in body should have at least {floor} properties"))
+            faults.append(_fault(path, len(value), f"{path} in body should have at least {floor} properties"))
         faults += [required(_joined(path, name, True)) for name in self.needs if name not in value]
         for key, item in value.items():
             child = self.child(key)
