@@ -179,6 +179,23 @@ def tracked(
     return [entry.written() for entry in entries if entry.paths]
 
 
+def twice(obj: Object, schema: object | None) -> list[str]:
+    """Where an object names one item of a list-map twice, or one of a set."""
+    return list(_twice(obj, shape_of(schema), ""))
+
+
+def _twice(value: Any, shape: Shape, path: str) -> Iterator[str]:
+    if isinstance(value, dict) and not shape.atomic:
+        for key, item in value.items():
+            yield from _twice(item, shape.field(key), f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and (shape.keys or shape.is_set):
+        steps = [_item_step(item, shape.keys) if shape.keys else json.dumps(item) for item in value]
+        if len(set(steps)) < len(steps):
+            yield path
+        for item in value:
+            yield from _twice(item, shape.item, path)
+
+
 def owned_paths(obj: Object, shape: Shape) -> set[Path]:
     """Every path of an object that a manager can own."""
     return {
@@ -192,7 +209,7 @@ def _entries(live: Object | None, shape: Shape, resource: Resource) -> list[Entr
     if live is None:
         return []
     written = live["metadata"].get("managedFields")
-    if not written:
+    if written is None:
         paths = owned_paths(live, shape)
         return [Entry("before-first-apply", "Update", resource.api_version, "", "", paths)] if paths else []
     return [

@@ -172,7 +172,15 @@ def check_node_change(new: Object, _: Object) -> list[FieldError]:
 
 
 def check_pod_change(new: Object, old: Object) -> list[FieldError]:
-    """The fault of a pod's update that changes more of its spec than may change."""
+    """The fault of a pod's update that changes more of its spec than may change, or prolongs its life."""
+    deadline, before = new["spec"].get("activeDeadlineSeconds"), old["spec"].get("activeDeadlineSeconds")
+    where = "spec.activeDeadlineSeconds"
+    if before is not None and deadline is None:
+        return [invalid_value(where, None, "must not update from a positive integer to nil value")]
+    if deadline is not None and deadline < 0:
+        return [invalid_value(where, deadline, f"must be between 0 and {_MAX_INT32}, inclusive")]
+    if deadline is not None and before is not None and deadline > before:
+        return [invalid_value(where, deadline, "must be less than or equal to previous value")]
     if _fixed(new["spec"]) == _fixed(old["spec"]):
         return []
     text = (
@@ -277,7 +285,17 @@ def _job_spec_faults(spec: Object) -> list[FieldError]:
     faults += label_faults(meta.get("labels") or {}, "spec.template.labels")
     faults += annotation_faults(meta.get("annotations") or {}, "spec.template.annotations")
     faults += pod_spec_faults(template["spec"], "spec.template.spec")
-    return faults + _restart_faults(template["spec"].get("restartPolicy"), spec)
+    faults += _restart_faults(template["spec"].get("restartPolicy"), spec)
+    selector = spec.get("selector")
+    if selector is None:
+        faults.append(required("spec.selector"))
+    wanted = (selector or {}).get("matchLabels") or {}
+    given = meta.get("labels") or {}
+    if selector is None or any(given.get(key) != text for key, text in wanted.items()):
+        faults.append(
+            invalid_value("spec.template.metadata.labels", given, "`selector` does not match template `labels`")
+        )
+    return faults
 
 
 def _restart_faults(restarts: str | None, spec: Object) -> list[FieldError]:

@@ -30,6 +30,7 @@ _REASONS = {
     "Internal error": "InternalError",
     "Type invalid": "FieldValueTypeInvalid",
 }
+_JSON_TYPES = frozenset({"array", "boolean", "integer", "number", "object", "string"})
 _VALUELESS = {"Required value", "Forbidden", "Too long", "Internal error"}
 
 
@@ -88,6 +89,15 @@ class FieldError:
     field: str
     value: Any = OMIT
     detail: str = ""
+
+    @property
+    def is_mistyped(self) -> bool:
+        """Whether the value is of another sort of JSON; a fraction is a number like any other, and so is a text that
+        is no time.
+        """
+        wanted = self.detail.partition("must be of type ")[2].partition(":")[0]
+        fraction = "integer" in wanted and self.value in ("number", "float64")
+        return self.type == "Type invalid" and wanted.split(",")[0] in _JSON_TYPES and not fraction
 
     def within(self, holder: str) -> FieldError:
         """The same with the words of a validator that saw only what a field of the object holds."""

@@ -126,6 +126,7 @@ class Store:
         self._objects: dict[Key, dict[tuple[str, str], Stored]] = {}
         self._subscriptions: list[Subscription] = []
         self._chance = random.Random(seed)
+        self._sent: dict[str, Object] = {}
 
     # -- what is served
 
@@ -399,7 +400,7 @@ class Store:
 
     # -- one write, step by step
 
-    def _create(self, kind: Kind, new: Object, namespace: str | None, how: Write) -> Object:
+    def _create(self, kind: Kind, new: Object, namespace: str | None, how: Write, *, applied: bool = False) -> Object:
         meta = new["metadata"]
         match_namespace(kind, namespace, meta)
         place_namespace = meta.get("namespace") or ""
@@ -409,6 +410,7 @@ class Store:
             meta["name"] = metadata.generated(meta["generateName"], self._chance)
         how.warnings.extend(single_owners(meta))
         self._decode(kind, new, how)
+        sent = copied(new) if how.request is not None else None
         self._namespace_stands(kind, place_namespace, meta.get("name") or "")
         place = (place_namespace, meta.get("name") or "")
         new = self._review(kind, "CREATE", place, None, None, new, how, mutate=True) or new
@@ -417,7 +419,9 @@ class Store:
         how.warnings.extend(single_owners(meta, mutated=True))
         meta["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         meta["creationTimestamp"] = self.now()
-        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+        # An apply that creates may even create what is being deleted: the real one forgets to take that away.
+        deletion_marks = () if applied else ("deletionTimestamp", "deletionGracePeriodSeconds")
+        for key in (*deletion_marks, "selfLink", "resourceVersion"):
             meta.pop(key, None)
         kind.prepare_create(new)
         faults = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=kind.name_check)
@@ -437,6 +441,9 @@ class Store:
         if asked and not how.dry_run:
             raise unreasoned("resourceVersion should not be set on objects to be created")
         made = self._commit(kind, "ADDED", new, None, how, "create").obj
+        if sent is not None and not how.dry_run:
+            # Of an apply, what it owns is said with the object, and nothing else is owned.
+            self._sent[meta["uid"]] = {"metadata": {}} if applied else sent
         if asked:
             # Only a dry run comes here with one, and gives it back.
             made["metadata"]["resourceVersion"] = asked
@@ -471,6 +478,7 @@ class Store:
             )
         new = change(old) if replaces else self._of_patch(kind, place, change(old))
         self._decode(kind, new, how, old, patched=not replaces)
+        _keeps_name(new, place[1])
         if replaces:
             how.warnings.extend(single_owners(new["metadata"]))
         new = self._review(kind, "UPDATE", place, subresource, old, new, how, mutate=True) or new
@@ -503,9 +511,8 @@ class Store:
         # A patch shares what it left alone with the stored object; what follows changes objects in place.
         new = copied(typed_patch(kind, new))
         match_namespace(kind, place[0], new["metadata"])
-        said = new["metadata"].get("name")
-        if said != place[1]:
-            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({place[1]})")
+        if kind.custom:
+            _keeps_name(new, place[1])
         return new
 
     def _convertible(self, kind: Kind, new: Object) -> None:
@@ -528,12 +535,13 @@ class Store:
     ) -> Object:
         if not isinstance(patch, dict):
             raise bad_request("error decoding YAML: error unmarshaling JSON: not an object")
-        for key in ("apiVersion", "kind"):
-            if not patch.get(key) and how.request is not None:
-                group, _, version = str(patch.get("apiVersion") or "/").rpartition("/")
-                raise bad_request(f"invalid object type: {group}/{version}, Kind={patch.get('kind') or ''}")
+        said = (patch.get("apiVersion"), patch.get("kind"))
+        if how.request is not None and said != (kind.resource.api_version, kind.resource.kind):
+            group, _, version = str(said[0] or "/").rpartition("/")
+            raise bad_request(f"invalid object type: {group}/{version}, Kind={said[1] or ''}")
         if (patch.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
+        self._declared(kind, patch)
         wanted = typed(kind, copied(patch))
         match_namespace(kind, place[0], wanted["metadata"])
         state = self._objects.get(kind.key, {}).get(place)
@@ -549,18 +557,24 @@ class Store:
                     f"uid mismatch: the provided object specified uid {wanted['metadata']['uid']}, "
                     "and no existing object was found",
                 )
-        self._declared(kind, patch)
         if state is None:
-            wanted["metadata"]["name"] = place[1]
-            return self._create(kind, applied.to(None, wanted, kind.schema), place[0], how)
+            wanted["metadata"].setdefault("name", place[1])
+            _keeps_name(wanted, place[1])
+            return self._create(kind, applied.to(None, wanted, kind.schema), place[0], how, applied=True)
         return self._update(
             kind,
             place,
-            lambda old: applied.to(self._with_owners(kind, old), wanted, kind.schema),
+            lambda old: self._applied(kind, applied, old, wanted),
             subresource,
             how,
             applied=True,
         )
+
+    def _applied(self, kind: Kind, applied: apply.Applied, old: Object, wanted: Object) -> Object:
+        """The object after an apply: as it is stored, if it changes neither fields nor their owners."""
+        owned = self._with_owners(kind, old)
+        result = applied.to(owned, wanted, kind.schema)
+        return copied(old) if result == owned else result
 
     def _with_owners(self, kind: Kind, obj: Object) -> Object:
         """The object with the owners of its fields; they are found out at its first apply, from every write to it."""
@@ -578,24 +592,33 @@ class Store:
         before: Object = {"metadata": {}}
         for event in events:
             commit, after = written[event.version], event.state.obj
+            if event is events[0]:
+                # What the server itself put in, nobody owns.
+                after = self._sent.get(meta["uid"], after)
             owned = {**before, "metadata": {**before["metadata"], "managedFields": entries}}
-            time = after["metadata"]["creationTimestamp"]
+            time = meta["creationTimestamp"]
             entries = apply.tracked(owned, after, commit.manager, commit.subresource, time, kind.resource, kind.schema)
-            before = after
+            before = event.state.obj
         return {**obj, "metadata": {**meta, "managedFields": entries}}
 
     def _declared(self, kind: Kind, patch: Object) -> None:
-        """An apply may hold only what the schema knows: 500, where any other write has it dropped."""
+        """An apply may hold only what the schema knows, in its types: 500, where other writes are more forgiving."""
         if kind.schema is None:
             return
-        tried = typed(kind, copied(patch))
         meta, resource = patch.get("metadata") or {}, kind.resource
         try:
-            unknown = [f".{path}: field not declared in schema" for path in kind.schema.decode(tried)]
-        except Mistyped as error:
-            raise Undecodable(kind, str(error)) from None
-        if unknown:
-            said = unknown[0] if len(unknown) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in unknown)
+            tried = typed(kind, copied(patch), matching=False)
+            wrong = [f".{path}: field not declared in schema" for path in kind.schema.decode(tried)]
+            wrong += [f".{path}: duplicate entries for key" for path in apply.twice(patch, kind.schema)]
+            wrong += [
+                f".{fault.field}: {fault.detail}"
+                for fault in kind.schema.validate(tried, None, blocked=True)
+                if fault.is_mistyped
+            ]
+        except (Mistyped, Undecodable) as error:
+            wrong = [getattr(error, "why", str(error))]
+        if wrong:
+            said = wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in wrong)
             version = resource.api_version if resource.group else f"/{resource.version}"
             place = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
             raise unreasoned(f"failed to create typed patch object ({place}; {version}, Kind={resource.kind}): {said}")
@@ -767,6 +790,7 @@ class Store:
         last = {**state.obj, "metadata": {**state.obj["metadata"], "resourceVersion": str(self._version)}}
         gone = Stored(last, state.place, self._version)
         del self._objects[kind.key][state.place]
+        self._sent.pop(state.obj["metadata"]["uid"], None)
         self._tell(kind, Event("DELETED", kind.resource, gone, state), how, "delete", None)
         return gone
 
@@ -790,6 +814,12 @@ def _patched(kind: Kind, patch: Any, form: PatchType) -> Change:
     # A strategic patch is one of the object's struct, which has no say in what kind it is.
     typed_as = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
     return lambda old: {**patches.strategic(old, patch, kind.resource.plural), **typed_as}
+
+
+def _keeps_name(obj: Object, name: str) -> None:
+    said = obj["metadata"].get("name")
+    if said != name:
+        raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
 
 
 def stamp(moment: datetime) -> str:

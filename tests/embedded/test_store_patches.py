@@ -158,7 +158,7 @@ def shaped(store: Store) -> Store:
             }
         }
 
-        def decode(self, obj: Any) -> list[str]:
+        def decode(self, obj: Any, old: Any = None) -> list[str]:
             return []
 
         def default(self, obj: Any, old: Any = None) -> None:

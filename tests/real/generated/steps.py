@@ -1,9 +1,9 @@
 """What is drawn: short sequences of requests about a few names of a few kinds, most of them nearly right.
 
-Server-side apply, which the adapter does not use, is not drawn; of Jobs and pods, which it reads and deletes, specs
-are left alone. Every object says that it is managed by nobody, so that no controller's writes mix with the requests';
-what controllers do is compared by traces. A string that begins with `$` stands for something each cluster answers for
-itself: `$rv` and `$uid` the newest version and uid of the step's object, `$old` the first version that was seen of it.
+Of Jobs and pods, which the adapter reads and deletes, specs are left alone. Every object says that it is managed by
+nobody, so that no controller's writes mix with the requests'; what controllers do is compared by traces. A string that
+begins with `$` stands for something each cluster answers for itself: `$rv` and `$uid` the newest version and uid of the
+step's object, `$old` the first version that was seen of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.real.api import JSON, MERGE_PATCH, Object
 
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 _ABSENT = object()
 _POD_SPEC: Object = {
     "restartPolicy": "Never",
@@ -332,6 +333,21 @@ def _patch(draw: st.DrawFn, sort: Sort) -> Step:
 
 
 @st.composite
+def _apply(draw: st.DrawFn, sort: Sort) -> Step:
+    """By one of two managers, so that they come to disagree."""
+    name = draw(_NAMES)
+    described: Object = {"apiVersion": sort.api_version, "kind": sort.kind, "metadata": {"name": name}}
+    if draw(st.integers(0, 3)) == 0:
+        described = whole(sort, name)
+    for path, value in draw(_mutations(sort, more=_TYPE)):
+        if value is not None:
+            put(described, path, value)
+    query = {"fieldManager": draw(st.sampled_from(["me", "me", "you", ""]))}
+    query |= draw(st.sampled_from([{}, {}, {"force": "true"}, {"dryRun": "All"}]))
+    return Step("PATCH", sort.plural, name, body=described, content_type=APPLY, query=query)
+
+
+@st.composite
 def _status(draw: st.DrawFn, sort: Sort) -> Step:
     name = draw(_NAMES)
     value = draw(st.sampled_from(sort.status or ({"a": 1},)))
@@ -392,9 +408,9 @@ def _odd(draw: st.DrawFn, sort: Sort) -> Step:
 
 
 def _step(sort: Sort) -> st.SearchStrategy[Step]:
-    ways = [_create, _create, _put, _patch, _patch, _patch, _delete, _read, _status, _odd]
+    ways = [_create, _create, _put, _patch, _patch, _patch, _apply, _apply, _delete, _read, _status, _odd]
     if sort.kind in ("Job", "Pod"):
-        ways = [_create, _patch, _patch, _delete, _delete, _read, _odd]
+        ways = [_create, _patch, _patch, _apply, _delete, _delete, _read, _odd]
     return st.sampled_from(ways).flatmap(lambda way: way(sort))
 
 
