@@ -146,8 +146,8 @@ class Trusting:
     def __init__(self, schema: Any) -> None:
         self._schema = schema
 
-    def decode(self, obj: Object) -> list[str]:
-        return self._schema.decode(obj) if Requests.served else []
+    def decode(self, obj: Object, old: Object | None = None) -> list[str]:
+        return self._schema.decode(obj, old) if Requests.served else []
 
     def default(self, obj: Object, old: Object | None = None) -> None:
         self._schema.default(obj, old)

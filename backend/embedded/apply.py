@@ -54,10 +54,9 @@ class Applied:
             others.append(Entry(*self._key, time=self.time, paths=paths))
         else:
             others.append(mine)
-        result["metadata"] = {
-            **result["metadata"],
-            "managedFields": [entry.written() for entry in others if entry.paths],
-        }
+        owned = [entry.written() for entry in others if entry.paths]
+        kept_metadata = {key: value for key, value in result["metadata"].items() if key != "managedFields"}
+        result["metadata"] = kept_metadata | ({"managedFields": owned} if owned else {})
         return result
 
     @property
@@ -304,9 +303,12 @@ def _remove(obj: Object, path: Path) -> None:
     last = path[-1]
     if isinstance(holder, dict):
         holder.pop(last.partition(":")[2], None)
-        return
-    child = _child(holder, last)
-    holder[:] = [item for item in holder if item is not child and item != child]
+    else:
+        child = _child(holder, last)
+        holder[:] = [item for item in holder if item is not child and item != child]
+    if not holder and len(path) > 1 and path[:-1] != ("f:metadata",):
+        # What is empty now goes as well.
+        _remove(obj, path[:-1])
 
 
 def _tree(paths: set[Path]) -> Object:

@@ -310,17 +310,26 @@ def _restart_faults(restarts: str | None, spec: Object) -> list[FieldError]:
 
 
 def _selector_faults(job: Object) -> list[FieldError]:
-    """A selector and labels that the server made must still be those of the Job's own uid."""
-    spec, uid = job["spec"], job["metadata"].get("uid")
-    if spec.get("manualSelector"):
+    """A selector and labels that the server made must still be there, and those of the Job's own uid and name."""
+    spec, uid, name = job["spec"], job["metadata"].get("uid"), job["metadata"].get("name")
+    if spec.get("manualSelector") or spec.get("selector") is None:
         return []
     given = (spec["template"].get("metadata") or {}).get("labels") or {}
-    faults = [
-        invalid_value(f"spec.template.metadata.labels[{key}]", given, f"must be '{uid}'")
-        for key in ("controller-uid", "batch.kubernetes.io/controller-uid")
-        if key in given and given[key] != uid
-    ]
-    if faults:
+    expected = {
+        "controller-uid": uid,
+        "job-name": name,
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+    }
+    faults: list[FieldError] = []
+    for key, text in expected.items():
+        where = f"spec.template.metadata.labels[{key}]"
+        if key not in given:
+            faults.append(required(where, f"must be '{text}'"))
+        elif given[key] != text:
+            faults.append(invalid_value(where, given, f"must be '{text}'"))
+    chosen = (spec["selector"].get("matchLabels") or {}).items()
+    if any(expected.get(key) != text for key, text in chosen):
         faults.append(invalid_value("spec.selector", spec.get("selector"), "`selector` not auto-generated"))
     return faults
 

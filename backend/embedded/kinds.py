@@ -127,12 +127,13 @@ class Kind:
             new["metadata"].pop("generation", None)
         else:
             before = old["metadata"].get("generation", 0)
-            new["metadata"]["generation"] = before + 1 if self._desired(new) != self._desired(old) else before
+            new["metadata"]["generation"] = before + 1 if self.desired(new) != self.desired(old) else before
             if not new["metadata"]["generation"]:
                 del new["metadata"]["generation"]
         return new
 
-    def _desired(self, obj: Object) -> Object:
+    def desired(self, obj: Object) -> Object:
+        """What of an object its writers wish for: all but its metadata and its status."""
         ignored = ("metadata", "status") if self.has_status else ("metadata",)
         return {key: value for key, value in obj.items() if key not in ignored}
 

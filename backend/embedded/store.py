@@ -543,6 +543,9 @@ class Store:
             raise bad_request("metadata.managedFields must be nil")
         self._declared(kind, patch)
         wanted = typed(kind, copied(patch))
+        # What is applied as empty is owned, though nothing is kept of it.
+        empty = {key: item for key, item in (patch.get("metadata") or {}).items() if item in ({}, [])}
+        wanted["metadata"] |= copied(empty)
         match_namespace(kind, place[0], wanted["metadata"])
         state = self._objects.get(kind.key, {}).get(place)
         applied = apply.Applied(how.manager, subresource, force, self.now(), kind.resource)
@@ -560,7 +563,8 @@ class Store:
         if state is None:
             wanted["metadata"].setdefault("name", place[1])
             _keeps_name(wanted, place[1])
-            return self._create(kind, applied.to(None, wanted, kind.schema), place[0], how, applied=True)
+            made = typed(kind, applied.to(None, wanted, kind.schema))
+            return self._create(kind, made, place[0], how, applied=True)
         return self._update(
             kind,
             place,
@@ -574,7 +578,7 @@ class Store:
         """The object after an apply: as it is stored, if it changes neither fields nor their owners."""
         owned = self._with_owners(kind, old)
         result = applied.to(owned, wanted, kind.schema)
-        return copied(old) if result == owned else result
+        return copied(old) if _without_empty(result) == _without_empty(owned) else result
 
     def _with_owners(self, kind: Kind, obj: Object) -> Object:
         """The object with the owners of its fields; they are found out at its first apply, from every write to it."""
@@ -693,7 +697,7 @@ class Store:
             of_schema = self._schema_faults(kind, new, old, faults)
             # A status is judged by itself: the words know nothing of where it stands, only the path does.
             faults += [each.within("status") for each in of_schema] if subresource == "status" else of_schema
-        elif subresource is not None:
+        elif subresource is not None or (same and kind.desired(new) == kind.desired(old)):
             faults += changes
         else:
             whole = [] if same else metadata.validate(new, namespaced=named, name_check=kind.name_check)
@@ -814,6 +818,10 @@ def _patched(kind: Kind, patch: Any, form: PatchType) -> Change:
     # A strategic patch is one of the object's struct, which has no say in what kind it is.
     typed_as = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
     return lambda old: {**patches.strategic(old, patch, kind.resource.plural), **typed_as}
+
+
+def _without_empty(obj: Object) -> Object:
+    return {**obj, "metadata": {key: item for key, item in obj["metadata"].items() if item not in ({}, [])}}
 
 
 def _keeps_name(obj: Object, name: str) -> None:

@@ -342,6 +342,9 @@ def _apply(draw: st.DrawFn, sort: Sort) -> Step:
     for path, value in draw(_mutations(sort, more=_TYPE)):
         if value is not None:
             put(described, path, value)
+    if "managedBy" in sort.spec:
+        # What is applied no more is taken away, and a controller would begin.
+        described.setdefault("spec", {}).setdefault("managedBy", sort.spec["managedBy"])
     query = {"fieldManager": draw(st.sampled_from(["me", "me", "you", ""]))}
     query |= draw(st.sampled_from([{}, {}, {"force": "true"}, {"dryRun": "All"}]))
     return Step("PATCH", sort.plural, name, body=described, content_type=APPLY, query=query)
