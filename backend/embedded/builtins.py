@@ -311,7 +311,7 @@ def _restart_faults(restarts: str | None, spec: Object) -> list[FieldError]:
 
 def _selector_faults(job: Object) -> list[FieldError]:
     """A selector and labels that the server made must still be there, and those of the Job's own uid and name."""
-    spec, uid, name = job["spec"], job["metadata"].get("uid"), job["metadata"].get("name")
+    spec, uid, name = job["spec"], job["metadata"].get("uid"), job["metadata"].get("name") or ""
     if spec.get("manualSelector") or spec.get("selector") is None:
         return []
     given = (spec["template"].get("metadata") or {}).get("labels") or {}
