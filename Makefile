@@ -102,7 +102,7 @@ fuzz: $(READY) ## schedules by their seeds for SECONDS=60: the last line counts 
 
 PART ?= 1/1
 .PHONY: pairs
-pairs: $(READY) ## every pair of faults at two requests of every operation: hours, or one PART=3/200 of it
+pairs: $(READY) ## every pair of faults at two requests of every operation: half an hour, or one PART=3/20 of it
 	@$(BIN)/python -m properties pairs --part $(PART)
 
 .PHONY: bench
