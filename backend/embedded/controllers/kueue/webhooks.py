@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, cast
 
@@ -187,9 +188,9 @@ def _immutable(new: Object, old: Object) -> list[str]:
     if not workload.has_quota(old):
         return []
     if len(new["spec"]["podSets"]) != len(old["spec"]["podSets"]):
-        return ["spec.podSets: Invalid value: field is immutable"]
+        return [f"spec.podSets: Invalid value: {json.dumps(new['spec']['podSets'])}: field is immutable"]
     return [
-        f"spec.podSets.{index}: Invalid value: field is immutable"
+        f"spec.podSets.{index}: Invalid value: {json.dumps(now)}: field is immutable"
         for index, (now, before) in enumerate(zip(new["spec"]["podSets"], old["spec"]["podSets"], strict=True))
         if now != before
     ]
