@@ -55,6 +55,9 @@ def _spec(name: str, spec: JobSpec) -> dict[str, Any]:
 
 
 def _trainer(spec: JobSpec) -> dict[str, Any]:
+    """What of the trainer is not the runtime's. Nothing empty stands in it: Kueue's client would leave that out when it
+    starts the job, and Trainer refuse a change of what must not change, so the job would never start.
+    """
     trainer: dict[str, Any] = {
         "image": spec.image,
         "command": list(spec.command),
@@ -63,12 +66,13 @@ def _trainer(spec: JobSpec) -> dict[str, Any]:
     if spec.args:
         trainer["args"] = list(spec.args)
     if spec.env:
-        trainer["env"] = [{"name": name, "value": value} for name, value in spec.env.items()]
+        trainer["env"] = [{"name": name} | ({"value": value} if value else {}) for name, value in spec.env.items()]
     if spec.procs_per_node is not None:
         trainer["numProcPerNode"] = spec.procs_per_node
-    if spec.resources:
+    asked = {block: quantities for block, quantities in spec.resources.items() if quantities}
+    if asked:
         trainer["resourcesPerNode"] = {
-            block: {name: _quantity(each) for name, each in asked.items()} for block, asked in spec.resources.items()
+            block: {name: _quantity(each) for name, each in quantities.items()} for block, quantities in asked.items()
         }
     return trainer
 

@@ -51,6 +51,9 @@ def test_every_field_a_server_would_default_is_written():
 def test_its_spec_has_the_form_that_trainer_took():
     taken = sample("readback-plain-trainjob")["spec"]
     spec = build(checkpointed())["spec"]
+    for variable in taken["trainer"]["env"]:
+        if not variable["value"]:
+            del variable["value"]
     assert spec["trainer"] == taken["trainer"]
     ours, theirs = spec["runtimePatches"][0], taken["runtimePatches"][0]
     assert ours["manager"] == theirs["manager"]
@@ -74,6 +77,14 @@ def test_nothing_that_a_server_would_drop_is_written():
         assert None not in list(everything_in(body))
         assert body["metadata"]["labels"]
         assert body["metadata"]["annotations"]
+
+
+def test_nothing_empty_is_written_for_with_it_kueue_could_not_start_the_job():
+    spec = build(job_spec(args=(), env={"A": "", "B": "1"}, resources={"requests": {"cpu": "1"}, "limits": {}}))["spec"]
+    assert "args" not in spec["trainer"]
+    assert spec["trainer"]["env"] == [{"name": "A"}, {"name": "B", "value": "1"}]
+    assert spec["trainer"]["resourcesPerNode"] == {"requests": {"cpu": "1"}}
+    assert "resourcesPerNode" not in build(job_spec(resources={"requests": {}}))["spec"]["trainer"]
 
 
 def test_numbers_among_the_resources_are_written_as_text():
