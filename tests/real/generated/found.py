@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.real.api import MERGE_PATCH, Object
 
-from .steps import JSON_PATCH, SORTS, STRATEGIC, Step, put, whole
+from .steps import APPLY, JSON_PATCH, SORTS, STRATEGIC, Step, put, whole
 
 
 def _object(plural: str, name: str = "a", **changes: Any) -> Object:
@@ -18,6 +18,14 @@ def _object(plural: str, name: str = "a", **changes: Any) -> Object:
 
 def _create(plural: str, name: str = "a", **changes: Any) -> Step:
     return Step("POST", plural, body=_object(plural, name, **changes))
+
+
+def _apply(plural: str, named: str = "a", manager: str = "me", **changes: Any) -> Step:
+    sort = SORTS[plural]
+    described: Object = {"apiVersion": sort.api_version, "kind": sort.kind, "metadata": {"name": named}}
+    for path, value in changes.items():
+        put(described, path.replace("__", "."), value)
+    return Step("PATCH", plural, "a", body=described, content_type=APPLY, query={"fieldManager": manager})
 
 
 def _merge(kind: str, change: Object) -> Step:
@@ -122,4 +130,42 @@ FOUND: dict[str, list[Step]] = {
     "a job set's manager without a domain": [_create("jobsets", spec__managedBy="nonsense")],
     "a job's uid patched": [_create("jobs"), _merge("jobs", {"metadata": {"uid": "another"}})],
     "a job set's subdomain that is no name": [_create("jobsets", spec__network={"subdomain": "Not Valid"})],
+    "an apply of nothing, twice": [_apply("configmaps"), _apply("configmaps")],
+    "an apply that creates what is being deleted": [
+        _apply("configmaps", metadata__deletionTimestamp="2020-01-01T00:00:00Z")
+    ],
+    "an apply under another name": [_apply("configmaps", named="b")],
+    "an apply of another type": [_create("jobsets"), _apply("jobsets", apiVersion="v1")],
+    "an apply of a value of another type": [_create("configmaps"), _apply("configmaps", data={"k": 1})],
+    "an apply of what no schema has": [_create("trainjobs"), _apply("trainjobs", spec__unknown={"a": 1})],
+    "an apply of one item twice": [
+        _create("trainjobs"),
+        _apply("trainjobs", spec__runtimePatches=[{"manager": "example.com/m"}, {"manager": "example.com/m"}]),
+    ],
+    "an apply of no labels": [_create("jobs"), _apply("jobs", metadata__labels={})],
+    "an apply over a webhook's default": [_create("jobsets"), _apply("jobsets", spec__managedBy="example.com/nobody",
+        spec__startupPolicy={"startupPolicyOrder": "InOrder"})],
+    "two managers of one value": [
+        _create("configmaps"),
+        _apply("configmaps", data={"k": "v"}),
+        _apply("configmaps", manager="you", data={"k": "w"}),
+        _apply("configmaps", manager="you", data={"k": "v"}),
+        _apply("configmaps"),
+        _apply("configmaps", manager="you"),
+    ],
+    "a spec that is applied no more": [
+        Step("PATCH", "trainingruntimes", "a", body=_object("trainingruntimes"), content_type=APPLY,
+             query={"fieldManager": "me"}),
+        _apply("trainingruntimes"),
+    ],
+    "a pod's deadline applied no more": [
+        _create("pods"), _apply("pods", spec__activeDeadlineSeconds=10), _apply("pods"),
+    ],
+    "a job put without its selector": [
+        _create("jobs"),
+        Step("PUT", "jobs", "a", body=_object("jobs", spec__suspend=False)),
+    ],
+    "a name and a mistyped field patched": [
+        _create("configmaps"), _merge("configmaps", {"metadata": {"name": "b"}, "immutable": "x"}),
+    ],
 }  # fmt: skip
