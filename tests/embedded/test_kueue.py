@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from dispatch_kubeflow.backend.embedded import Cluster, Script, VirtualClock
 from dispatch_kubeflow.backend.embedded.controllers.kinds import TRAIN_JOBS, TRAINING_RUNTIMES
 from dispatch_kubeflow.backend.embedded.controllers.kueue import names
 from dispatch_kubeflow.backend.embedded.controllers.kueue.names import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
+from dispatch_kubeflow.backend.embedded.controllers.kueue.quotas import shown
 from dispatch_kubeflow.backend.embedded.errors import ApiError
 
 from .kueue import CHECK, GATE, QueueScene
@@ -519,6 +521,141 @@ def test_a_runtime_that_is_gone_keeps_every_write_away() -> None:
         scene.cluster.delete(TRAINING_RUNTIMES, "kf-1", NAMESPACE)
         with pytest.raises(ApiError, match="not found"):
             scene.open("kf-1")
+
+
+def test_a_runtime_changed_while_the_job_runs_stops_it_and_makes_a_new_workload() -> None:
+    with QueueScene() as scene:
+        scene.run("kf-1")
+        before = scene.workload("kf-1")["metadata"]["uid"]
+        runtime = scene.cluster.list(TRAINING_RUNTIMES, NAMESPACE)[0]
+        (replicated,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        replicated["template"]["spec"]["template"]["spec"]["containers"][0]["workingDir"] = "/else"
+        scene.cluster.patch(TRAINING_RUNTIMES, "kf-1", runtime, NAMESPACE)
+        scene.cluster.patch(TRAIN_JOBS, "kf-1", {"metadata": {"labels": {"acme.io/touched": "1"}}}, NAMESPACE)
+        scene.advance(5)
+        assert scene.workload("kf-1")["metadata"]["uid"] != before
+        assert scene.suspended("kf-1")
+        assert scene.checks("kf-1") == [(CHECK, "Pending")]
+
+
+def test_a_priority_class_that_is_not_there_is_waited_for() -> None:
+    with QueueScene() as scene:
+        scene.submit("kp-1", priority="absent")
+        assert scene.workloads("kp-1") == []
+        scene.cluster.create(names.WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": "absent"}, "value": 7})
+        scene.advance(30)
+        assert scene.workload("kp-1")["spec"]["priority"] == 7
+
+
+def test_the_pods_own_priority_counts_where_no_class_is_named() -> None:
+    with QueueScene() as scene:
+        scene.cluster.create(names.PRIORITY_CLASSES, {"metadata": {"name": "usual"}, "value": 3, "globalDefault": True})
+        scene.cluster.create(names.PRIORITY_CLASSES, {"metadata": {"name": "mine"}, "value": 5})
+        scene.settle()
+        scene.submit("kd-1")
+        scene.submit("kn-1", pod={"priorityClassName": "mine"})
+        assert scene.workload("kd-1")["spec"]["priority"] == 3
+        assert scene.workload("kn-1")["spec"]["priorityClassRef"]["name"] == "mine"
+        label = {"metadata": {"labels": {names.PRIORITY_CLASS: "high"}}}
+        scene.cluster.patch(TRAIN_JOBS, "kn-1", label, NAMESPACE)
+        scene.settle()
+        assert scene.workload("kn-1")["spec"]["priority"] == 5
+
+
+def test_a_workload_without_its_owner_is_finished() -> None:
+    with QueueScene() as scene:
+        scene.submit("kf-1")
+        name = scene.workload("kf-1")["metadata"]["name"]
+        scene.cluster.patch(WORKLOADS, name, {"metadata": {"ownerReferences": None}}, NAMESPACE)
+        scene.advance()
+        orphan = scene.cluster.get(WORKLOADS, name, NAMESPACE)
+        assert orphan is not None
+        assert "finalizers" not in orphan["metadata"]
+        assert ("Finished", "OwnerNotFound") in {
+            (each["type"], each["reason"]) for each in orphan["status"]["conditions"]
+        }
+
+
+@pytest.mark.parametrize(("kind", "name"), [(CLUSTER_QUEUES, "cq"), (LOCAL_QUEUES, "lq")])
+def test_a_queue_that_is_deleted_takes_back_what_it_reserved(kind: Any, name: str) -> None:
+    namespace = NAMESPACE if kind.namespaced else None
+    with QueueScene() as scene:
+        scene.submit("kf-1", gate=None)
+        scene.cluster.delete(kind, name, namespace)
+        scene.advance()
+        assert scene.conditions("kf-1")["QuotaReserved"] == ("False", "Inadmissible")
+        assert scene.cluster.get(kind, name, namespace) is None
+
+
+def test_what_a_queue_names_and_is_not_there_keeps_it_inactive() -> None:
+    with QueueScene() as scene:
+        made = queue("lost", "4")
+        made["spec"]["resourceGroups"][0]["flavors"][0]["name"] = "nosuch"
+        made["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "never"}]}
+        scene.cluster.create(CLUSTER_QUEUES, made)
+        scene.settle()
+        found = next(each for each in scene.cluster.list(CLUSTER_QUEUES) if each["metadata"]["name"] == "lost")
+        (active,) = found["status"]["conditions"]
+        assert (active["status"], active["reason"]) == ("False", "FlavorNotFound")
+        assert active["message"].endswith(
+            "references missing ResourceFlavor(s): nosuch, references missing AdmissionCheck(s): never."
+        )
+
+
+def test_no_more_are_sent_away_than_have_to_go_and_the_newer_of_equals_first() -> None:
+    with QueueScene(check=None) as scene:
+        policy = {"preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"}}
+        scene.cluster.patch(CLUSTER_QUEUES, "cq", {"spec": policy})
+        scene.submit("kw-1", gate=GATE, requests={"cpu": "1"})
+        scene.advance()
+        for name in ("ka-1", "kb-1"):
+            scene.submit(name, gate=None, requests={"cpu": "1"})
+            scene.advance()
+        scene.open("kw-1")
+        scene.advance(3)
+        assert scene.conditions("kw-1")["Admitted"][0] == "True"
+        assert scene.conditions("kb-1")["Preempted"] == ("True", "InClusterQueue")
+        assert scene.conditions("ka-1")["Admitted"][0] == "True"
+
+
+def test_a_retry_written_without_quota_is_a_trap() -> None:
+    with QueueScene() as scene:
+        scene.run("ka-1")
+        scene.submit("kb-1", gate=None)
+        scene.check("kb-1", "Retry")
+        scene.cluster.delete(TRAIN_JOBS, "ka-1", NAMESPACE)
+        scene.advance(3)
+        assert scene.message("kb-1", "QuotaReserved") == "The workload has failed admission checks"
+        scene.check("kb-1")
+        scene.advance(75)
+        assert scene.conditions("kb-1")["QuotaReserved"] == ("False", "Pending")
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [("cpu", "1.5", "1500m"), ("memory", "1073741824", "1Gi"), ("memory", "1000", "1000"), ("acme.io/gpu", "8", "8")],
+)
+def test_amounts_are_written_as_kueue_writes_them(resource: str, amount: str, text: str) -> None:
+    assert shown(resource, Decimal(amount)) == text
+
+
+def test_a_job_without_kueues_own_patch_is_never_started() -> None:
+    with QueueScene(check=None) as scene:
+        scene.submit("kf-1")
+        scene.cluster.patch(TRAIN_JOBS, "kf-1", {"spec": {"runtimePatches": None}}, NAMESPACE)
+        scene.open("kf-1")
+        scene.advance(5)
+        assert scene.conditions("kf-1")["Admitted"][0] == "True"
+        assert scene.suspended("kf-1")
+
+
+def test_only_a_suspended_job_may_change_its_queue_and_none_its_limit_while_it_runs() -> None:
+    with QueueScene(check=None) as scene:
+        scene.submit("kf-1", gate=None)
+        for label in (names.QUEUE_NAME, names.MAX_EXEC_TIME, names.PRIORITY_CLASS):
+            with pytest.raises(ApiError) as caught:
+                scene.cluster.patch(TRAIN_JOBS, "kf-1", {"metadata": {"labels": {label: "7"}}}, NAMESPACE)
+            assert caught.value.status == 403
 
 
 def test_a_cluster_without_kueue_has_nothing_of_it() -> None:
