@@ -18,7 +18,7 @@ from dispatch_kubeflow.backend.embedded.controllers.kueue import names, workload
 from dispatch_kubeflow.backend.embedded.controllers.kueue.configuration import KueueConfiguration
 from dispatch_kubeflow.backend.embedded.controllers.kueue.pod_sets import shape
 from dispatch_kubeflow.backend.embedded.controllers.quantities import value
-from dispatch_kubeflow.backend.embedded.controllers.view import Change, Place
+from dispatch_kubeflow.backend.embedded.controllers.view import Change, Place, controller_of
 
 Object = dict[str, Any]
 Slot = tuple[str, str]
@@ -54,6 +54,7 @@ class Books(Controller):
         self._usage: dict[str, Amounts] = {}
         self._members: dict[Place, dict[Place, None]] = {}
         self._known: dict[Place, Object] = {}
+        self._owned: dict[Place, dict[Place, None]] = {}
 
     # What there is.
 
@@ -85,6 +86,10 @@ class Books(Controller):
     def workloads_of(self, queue: Place) -> list[Object]:
         """The Workloads that name a LocalQueue."""
         return [self._known[place] for place in self._members.get(queue, ())]
+
+    def owned_by(self, job: Place) -> list[Object]:
+        """The Workloads that a TrainJob of that place controls, by its name: whichever UID it had."""
+        return [self._known[place] for place in self._owned.get(job, ())]
 
     def local_queues_of(self, cluster_queue: str) -> list[Object]:
         """The LocalQueues of a ClusterQueue."""
@@ -143,6 +148,7 @@ class Books(Controller):
         self._usage.clear()
         self._members.clear()
         self._known.clear()
+        self._owned.clear()
         super().relist()
 
     def handle(self, change: Change) -> None:
@@ -166,6 +172,7 @@ class Books(Controller):
         old = self._known.get(place)
         if old is not None:
             self._members[self.queue_of(old)].pop(place, None)
+            self._owned.get(owner_of(old), {}).pop(place, None)
             self._release(place, old)
         if change.type == "DELETED":
             self._known.pop(place, None)
@@ -174,6 +181,7 @@ class Books(Controller):
             return
         self._known[place] = new
         self._members.setdefault(self.queue_of(new), {})[place] = None
+        self._owned.setdefault(owner_of(new), {})[place] = None
         self._reserve(place, new)
         before = "new" if old is None else workload.phase(old)
         now = workload.phase(new)
@@ -342,6 +350,14 @@ class Books(Controller):
 def place_of(obj: Object) -> Place:
     """Namespace and name."""
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def owner_of(wl: Object) -> Place:
+    """The place of the TrainJob that controls a Workload; that of no object where none does."""
+    owner = controller_of(wl)
+    if owner is None or owner["kind"] != "TrainJob":
+        return "", ""
+    return wl["metadata"]["namespace"], owner["name"]
 
 
 def stopped(queue: Object) -> bool:

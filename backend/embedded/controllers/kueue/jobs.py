@@ -11,7 +11,7 @@ from dispatch_kubeflow.backend.embedded.controllers.base import Controller, Worl
 from dispatch_kubeflow.backend.embedded.controllers.events import Recorder
 from dispatch_kubeflow.backend.embedded.controllers.kinds import JOB_SETS, TRAIN_JOBS
 from dispatch_kubeflow.backend.embedded.controllers.kueue import names, pod_sets, workload
-from dispatch_kubeflow.backend.embedded.controllers.kueue.configuration import KueueConfiguration
+from dispatch_kubeflow.backend.embedded.controllers.kueue.books import Books
 from dispatch_kubeflow.backend.embedded.controllers.trainer import RUNTIMES
 from dispatch_kubeflow.backend.embedded.controllers.trainer_build import owner_reference
 from dispatch_kubeflow.backend.embedded.controllers.view import Change, Place, controller_of
@@ -31,9 +31,10 @@ class KueueJobs(Controller):
 
     name: ClassVar[str] = "kueue-jobs"
 
-    def __init__(self, world: World, configuration: KueueConfiguration) -> None:
+    def __init__(self, world: World, books: Books) -> None:
         super().__init__(world)
-        self._configuration = configuration
+        self._books = books
+        self._configuration = books.configuration
         self._recorder = Recorder(world, COMPONENT)
 
     def handle(self, change: Change) -> None:
@@ -49,7 +50,7 @@ class KueueJobs(Controller):
         """One pass over a TrainJob, in the order of Kueue's own."""
         job = self.world.view.get(TRAIN_JOBS, *key)
         if job is None or "deletionTimestamp" in job["metadata"]:
-            for orphan in self._workloads(key):
+            for orphan in self._books.owned_by(key):
                 self._orphaned(orphan)
             return
         if not self._configuration.manages(key[0]):
@@ -92,22 +93,10 @@ class KueueJobs(Controller):
 
     # Which Workload.
 
-    def _workloads(self, key: Place) -> list[Object]:
-        found = []
-        for wl in self.world.view.all(names.WORKLOADS):
-            owner = controller_of(wl)
-            if (
-                owner is not None
-                and owner["kind"] == "TrainJob"
-                and (wl["metadata"]["namespace"], owner["name"]) == key
-            ):
-                found.append(wl)
-        return found
-
     def _one_workload(self, job: Object) -> Object | None:
         """The Workload that matches the job; those that do not are deleted, or one of them made to match."""
         match, rest = None, []
-        for wl in self._workloads((job["metadata"]["namespace"], job["metadata"]["name"])):
+        for wl in self._books.owned_by((job["metadata"]["namespace"], job["metadata"]["name"])):
             if match is None and self._matches(job, wl):
                 match = wl
             else:

@@ -20,7 +20,7 @@ class Kueue:
         self.configuration = configuration
         self.books = Books(world, configuration)
         self.scheduler = KueueScheduler(world, self.books)
-        self.jobs = KueueJobs(world, configuration)
+        self.jobs = KueueJobs(world, self.books)
         self.workloads = KueueWorkloads(world, self.books)
         self.statuses = KueueStatuses(world, self.books)
         self.webhooks = KueueWebhooks(world, admission, self.books, configuration)
