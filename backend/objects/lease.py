@@ -6,6 +6,7 @@ A record's age is counted from when it was first seen, by the reader's own clock
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -61,9 +62,9 @@ def taken(spec: LeaseSpec, identity: str, duration: float, now: datetime) -> Lea
     """The record by which `identity` takes the lease, or renews it. `duration` in seconds."""
     at = micro(now)
     if spec.holder_identity == identity:
-        return structs.replace(spec, lease_duration_seconds=round(duration), renew_time=at)
+        return structs.replace(spec, lease_duration_seconds=math.ceil(duration), renew_time=at)
     transitions = spec.lease_transitions
-    return LeaseSpec(identity, round(duration), at, at, 0 if transitions is None else transitions + 1)
+    return LeaseSpec(identity, math.ceil(duration), at, at, 0 if transitions is None else transitions + 1)
 
 
 def given_back(spec: LeaseSpec, now: datetime) -> LeaseSpec:

@@ -193,3 +193,9 @@ def test_times_that_could_make_two_leaders_are_refused(times):
 def test_the_times_of_client_go_will_do():
     assert LeaseTimes() == LeaseTimes(15, 10, 2)
     assert LeaseTimes().wrong() is None
+
+
+def test_a_lease_counts_for_others_no_shorter_than_its_holder_trusts_it(stage):
+    a = stage.elector("a", duration=1.4, renew_deadline=1.3, retry_period=0.5)
+    a.campaign(stage.ctx)
+    assert stage.lease()["leaseDurationSeconds"] == 2
