@@ -4,6 +4,7 @@ The jobs here lack `podReplacementPolicy: Failed`, so that nothing but the contr
 """
 
 import functools
+import random
 
 import pytest
 
@@ -232,3 +233,80 @@ def test_what_happens_while_the_controller_is_down_is_made_good_when_it_is_back(
     queue.controllers = controllers
     queue.until(lambda: queue.runs("fit", 1 if moment == "opened" else 2))
     assert queue.kubelet.overlaps == []
+
+
+class Chance:
+    """A job whose holds, queue, Workload and controllers are at the mercy of chance, and what must be true whatever."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        self.queue = Queue()
+        self.name = self.queue.start("fit")
+        self.instance = 0
+        self.held = False
+        self.made = 2
+
+    def step(self):
+        self.chance.choice(
+            [self.hold, self.hold, self.release, self.release, self.urgent, self.lose, self.drain, self.die, self.nap]
+        )()
+        self.queue.later(self.chance.choice([0.1, 0.3, 1, 4, 8]))
+        assert self.queue.kubelet.overlaps == []
+
+    def hold(self):
+        self.instance += 1
+        self.queue.record(self.name, hold=Hold(self.instance, held=True))
+        self.held = True
+        if self.chance.random() < 0.7:  # else it dies between its two writes, and the controller does the second
+            found = self.queue.workload(self.name)
+            body = hold_patch(found, self.instance)
+            self.queue.cluster.patch(WORKLOADS, found.metadata.name, body, NAMESPACE)
+
+    def release(self):
+        if self.held:
+            self.queue.record(self.name, hold=Hold(self.instance, held=False))
+            self.held = False
+
+    def urgent(self):
+        self.made += 1
+        self.queue.start("urgent", attempt=self.made, priority="high")
+
+    def lose(self):
+        self.queue.cluster.delete(WORKLOADS, self.queue.workload(self.name).metadata.name, NAMESPACE)
+        self.queue.later(0.1)
+
+    def drain(self):
+        self.queue.cluster.patch(CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        self.queue.later(self.chance.choice([0.2, 1, 3]))
+        self.queue.cluster.patch(CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "None"}})
+
+    def die(self):
+        self.made += 1
+        self.queue.controllers[self.chance.randrange(2)] = Process(self.queue, f"controller-{self.made}")
+
+    def nap(self):
+        controllers, self.queue.controllers = self.queue.controllers, []
+        self.queue.later(self.chance.choice([1, 5, 20]))
+        self.queue.controllers = controllers
+
+    def end(self):
+        """Held, it comes to rest; released, it runs again."""
+        self.hold()
+        self.queue.until(lambda: not any(each.pod["metadata"]["name"].startswith("fit") for each in self.live()), 120)
+        self.queue.later(20)
+        assert not self.queue.pods("fit")
+        self.release()
+        self.queue.until(lambda: len([each for each in self.live() if "fit" in each.pod["metadata"]["name"]]) == 2, 180)
+        assert self.queue.kubelet.overlaps == []
+        assert list(self.queue.cluster.failures) == []
+
+    def live(self):
+        return self.queue.kubelet.running()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_no_rank_runs_beside_itself_and_every_job_comes_back(seed):
+    schedule = Chance(seed)
+    for _ in range(12):
+        schedule.step()
+    schedule.end()
