@@ -46,6 +46,7 @@ Object = dict[str, Any]
 
 @functools.cache
 def _template(judges: bool) -> Cluster:
+    # Its seed is no other cluster's: two objects of one would have one UID.
     cluster = Cluster(kubelet=_kubelet(), clock=VirtualClock(), seed=1, serve=False)
     _install(cluster)
     if not judges:
@@ -69,7 +70,7 @@ class Unjudging:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._schema, name)
 
-    def decode(self, _: Object) -> list[str]:
+    def decode(self, _obj: Object, _old: Object | None = None) -> list[str]:
         return []
 
     def validate(self, _new: Object, _old: Object | None, *, blocked: bool = False) -> list[Any]:
@@ -174,7 +175,7 @@ class Scene:
             _install(self.cluster)
             self.cluster.__enter__()
         else:
-            self.cluster = Cluster(kubelet=_kubelet(), clock=self.clock, seed=1, serve=False, like=_template(judges))
+            self.cluster = Cluster(kubelet=_kubelet(), clock=self.clock, seed=2, serve=False, like=_template(judges))
         self.admin = self.cluster.apiserver.access.user("admin", groups=["system:masters"])
         self.check(CHECK)
         self.processes = 0
