@@ -423,7 +423,10 @@ class Store:
         deletion_marks = () if applied else ("deletionTimestamp", "deletionGracePeriodSeconds")
         for key in (*deletion_marks, "selfLink", "resourceVersion"):
             meta.pop(key, None)
+        generation = meta.get("generation")
         kind.prepare_create(new)
+        if applied and generation is not None:
+            meta.setdefault("generation", generation)
         faults = metadata.validate(new, namespaced=kind.resource.namespaced, name_check=kind.name_check)
         if kind.custom:
             faults += self._schema_faults(kind, new, None, faults)
@@ -433,18 +436,12 @@ class Store:
             raise invalid(kind.resource.group, kind.resource.kind, meta.get("name") or "", faults)
         how.warnings.extend(finalizer_warnings(new, None) if kind.custom else kind.warn(new))
         self._review(kind, "CREATE", place, None, None, new, how)
-        if place in self._objects.get(kind.key, {}):
-            if name_was_made:
-                raise name_conflict(kind.resource.group, kind.resource.plural, place[1])
-            deleting = "deletionTimestamp" in self._objects[kind.key][place].obj["metadata"]
-            raise already_exists(kind.resource.group, kind.resource.plural, place[1], deleting=deleting)
-        if asked and not how.dry_run:
-            raise unreasoned("resourceVersion should not be set on objects to be created")
+        self._free(kind, place, name_was_made=name_was_made, asked="" if how.dry_run else asked or "")
         made = self._commit(kind, "ADDED", new, None, how, "create").obj
         if sent is not None and not how.dry_run:
             # Of an apply, what it owns is said with the object, and nothing else is owned.
             self._sent[meta["uid"]] = {"metadata": {}} if applied else sent
-        if asked:
+        if asked and how.dry_run:
             # Only a dry run comes here with one, and gives it back.
             made["metadata"]["resourceVersion"] = asked
         return how.given(made)
@@ -726,6 +723,18 @@ class Store:
                 f"unable to create new content in namespace {namespace} because it is being terminated",
                 [{"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}],
             )
+
+    def _free(self, kind: Kind, place: tuple[str, str], *, name_was_made: bool, asked: str) -> None:
+        """Whether an object may come to be at a place; a version that is asked for is a fault before that."""
+        if asked.isdigit() and int(asked):
+            raise unreasoned("resourceVersion should not be set on objects to be created")
+        found = self._objects.get(kind.key, {}).get(place)
+        if found is None:
+            return
+        if name_was_made:
+            raise name_conflict(kind.resource.group, kind.resource.plural, place[1])
+        deleting = "deletionTimestamp" in found.obj["metadata"]
+        raise already_exists(kind.resource.group, kind.resource.plural, place[1], deleting=deleting)
 
     def _account_stands(self, kind: Kind, new: Object) -> None:
         """A pod may run only as an account that is there: 403. Every namespace has `default`."""
