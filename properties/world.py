@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dispatch_kubeflow.backend.embedded import Cluster
+from dispatch_kubeflow.backend.embedded import Cluster, KueueConfiguration
 from dispatch_kubeflow.backend.embedded.kubelet import Script, ScriptedKubelet
 from dispatch_kubeflow.backend.embedded.kubelet.base import Sandbox
 from dispatch_kubeflow.backend.embedded.kubelet.status import ContainerState
@@ -80,6 +80,8 @@ class Start:
     """Attempt, index and pod of each that ran."""
     jobset: str = ""
     """UID of the JobSet that the pod is of."""
+    stopping: tuple[str, ...] = ()
+    """The pods beside it that were told to stop, and still run."""
 
 
 class Kubelet(ScriptedKubelet):
@@ -91,11 +93,8 @@ class Kubelet(ScriptedKubelet):
 
     def started(self, sandbox: Sandbox, container: ContainerState) -> None:
         job, attempt, index = whose(sandbox.pod)
-        beside = tuple(
-            (of[1], of[2], run.pod["metadata"]["name"])
-            for run in self.running()
-            if run.uid != sandbox.uid and (of := whose(run.pod))[0] == job
-        )
+        others = [run for run in self.running() if run.uid != sandbox.uid and whose(run.pod)[0] == job]
+        beside = tuple((*whose(run.pod)[1:], run.pod["metadata"]["name"]) for run in others)
         self.starts.append(
             Start(
                 self.world.clock.monotonic(),
@@ -105,6 +104,7 @@ class Kubelet(ScriptedKubelet):
                 sandbox.pod["metadata"]["name"],
                 beside,
                 jobset_of(sandbox.pod),
+                tuple(run.pod["metadata"]["name"] for run in others if self._sandboxes[run.uid].stopping),
             )
         )
         super().started(sandbox, container)
@@ -157,16 +157,16 @@ class Trusting:
 
 
 @functools.cache
-def _template() -> Cluster:
-    template = _cluster(WorldClock(), None, 0)
+def _template(kueue: KueueConfiguration | None) -> Cluster:
+    template = _cluster(WorldClock(), None, 0, kueue)
     for kind in template.store.kinds():
         if kind.schema is not None:
             template.store.install(replace(kind, schema=Trusting(kind.schema)))
     return template
 
 
-def _cluster(clock: WorldClock, like: Cluster | None, seed: int) -> Cluster:
-    return Cluster(nodes=2, kubelet=Kubelet(), clock=clock, seed=seed, serve=False, like=like)
+def _cluster(clock: WorldClock, like: Cluster | None, seed: int, kueue: KueueConfiguration | None) -> Cluster:
+    return Cluster(nodes=2, kubelet=Kubelet(), clock=clock, seed=seed, serve=False, kueue=kueue, like=like)
 
 
 @dataclass(slots=True)
@@ -212,16 +212,19 @@ def _short(value: Any) -> str:
 class World:
     """A cluster and everybody around it. `seed` decides names, UIDs and whatever the world draws.
 
-    `sockets`: callers reach it by these; in memory otherwise.
+    `sockets`: callers reach it by these; in memory otherwise. `kueue`: how the cluster's Kueue is configured, if it has
+    one.
     """
 
-    def __init__(self, seed: int = 0, sockets: Sockets | None = None) -> None:
-        template = _template()
+    def __init__(
+        self, seed: int = 0, sockets: Sockets | None = None, *, kueue: KueueConfiguration | None = None
+    ) -> None:
+        template = _template(kueue)
         clock = WorldClock()
         self.clock = clock
         self.turns = clock.turns = Turns(clock)
         self.chance = random.Random(seed)
-        self.cluster = _cluster(clock, template, seed)
+        self.cluster = _cluster(clock, template, seed, kueue)
         self.turns.cluster = self.cluster
         self.cluster.settle()
         self.kubelet: Kubelet = self.cluster.kubelet  # type: ignore[assignment] # made above
@@ -248,6 +251,10 @@ class World:
 
     # Callers.
 
+    def settings(self, of: str, *, read_only: bool) -> Settings:
+        """The settings of a Backend of this name."""
+        return settings(of, read_only)
+
     def backend(
         self,
         name: str = "a",
@@ -258,7 +265,7 @@ class World:
         token: str | None = None,
     ) -> Backend:
         """A Backend in a process of its own; made anew it is another process that remembers nothing."""
-        given = settings(of, read_only)
+        given = self.settings(of, read_only=read_only)
         self._processes += 1
         actor = self.actors[name] = Actor(name, token or self.admin, self._processes)
         access = Access(self.wire, actor) if self.sockets is None else self.sockets.access(self.wire, actor)
