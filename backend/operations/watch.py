@@ -150,7 +150,8 @@ class _Views:
         return view.trainjob
 
     def _proven(self, listing: Listing) -> Listing | None:
-        """The listing with that read, once, which would show an end's cause and whose stream lags; None if it can't be."""
+        """The listing with that read, once, which would show an end's cause and whose stream lags; None if it can't be.
+        """
         for proof in _PROOFS:
             kind = proof.resource.kind
             keys = [(kind, view.trainjob.metadata.uid) for view in views(listing) if proof.lags(view)]
