@@ -51,7 +51,7 @@ def _template(judges: bool) -> Cluster:
     _install(cluster)
     if not judges:
         for kind in cluster.store.kinds():
-            if kind.schema is not None:
+            if kind.custom and kind.schema is not None:
                 cluster.store.install(replace(kind, schema=Unjudging(kind.schema)))
     return cluster
 
