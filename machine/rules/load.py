@@ -166,7 +166,6 @@ def _family(data: Data) -> Family:
             effects=tuple(each.get("effects", ())),
             details=tuple(each.get("details", ())),
             gives=each.get("gives"),
-            then=each.get("then"),
             reason=each.get("reason"),
             yields_to=tuple(each.get("yields_to", ())),
         )

@@ -65,7 +65,6 @@ class Rule:
     effects: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     gives: str | None = None
-    then: str | None = None
     reason: str | None = None
     yields_to: tuple[str, ...] = ()
 

@@ -33,7 +33,6 @@ def test_facts_decide_one_rule(book):
         effects=("tidied",),
         details=("status", "reason?"),
         gives=None,
-        then=None,
         reason="Because.",
         yields_to=(),
     )
