@@ -186,7 +186,7 @@ def _reused(walk: Walk, name: str, found: Object, posted: Object) -> tuple[Objec
         ours = {key: value for key, value in posted["metadata"]["labels"].items() if key.startswith(PREFIX)}
         if any((meta.get("labels") or {}).get(key) != value for key, value in ours.items()):
             return "start.copy-differs"
-        if not _holds(posted["spec"], found["spec"]):
+        if _bare(posted["spec"]) != _bare(found["spec"]):
             return "start.copy-differs"
         got, exchange = walk.next("PATCH trainingruntimes", name)
         if got == "ok":
@@ -374,6 +374,13 @@ def _same_job(written: Object, read: Object) -> bool:
 
 
 _SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+
+
+def _bare(value: Any) -> Any:
+    """Without its nulls, which the cluster does not keep: a copy is read whole, so it has no default to gain."""
+    if isinstance(value, dict):
+        return {key: _bare(each) for key, each in value.items() if each is not None}
+    return [_bare(each) for each in value] if isinstance(value, list) else value
 
 
 def _holds(wanted: Any, found: Any) -> bool:
