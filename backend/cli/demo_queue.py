@@ -19,7 +19,7 @@ from dispatch_kubeflow.backend.objects import names
 from dispatch_kubeflow.backend.objects.found import FoundObject
 from dispatch_kubeflow.backend.operations.backend import Backend
 from dispatch_kubeflow.backend.requests import Door, load_access
-from dispatch_kubeflow.backend.requests.resources import WORKLOADS
+from dispatch_kubeflow.backend.requests.resources import ADMISSION_CHECKS, WORKLOADS
 from dispatch_kubeflow.machine import Context
 from dispatch_kubeflow.machine.context import SystemClock
 from dispatch_kubeflow.machine.rules import rulebook
@@ -105,6 +105,9 @@ def _controller(stage: Stage, cluster: Cluster) -> Iterator[None]:
             while not (controller.ready and controller.elector.leading):
                 stage.check(time.monotonic() < until, "the controller leads")
                 time.sleep(0.02)
+            while not _is_active(cluster):
+                stage.check(time.monotonic() < until, "the check is active")
+                time.sleep(0.02)
             stage.tell("the controller leads, and keeps the check active")
             yield
     finally:
@@ -130,6 +133,9 @@ def _two_jobs(stage: Stage, cluster: Cluster, backend: Backend, witness: Witness
             waits = behind.until("the next job waits for quota", _waits_for_quota)
             stage.state("waiting", waits, f"the other one: {waits.waiting.message if waits.waiting else ''}")
             stopped = _hold(stage, backend, fit, watched)
+            behind.until("the next job runs", lambda job: job.pods.running == 2)
+            backend.release(fit, 1, ctx=seconds())
+            stage.step("released", "on record; it queues again, behind the one that runs on the quota given up")
             stage.state(
                 "succeeded", behind.until("the next job succeeds", has_succeeded), "it ran on the quota given up"
             )
@@ -146,14 +152,12 @@ def _two_jobs(stage: Stage, cluster: Cluster, backend: Backend, witness: Witness
 
 
 def _hold(stage: Stage, backend: Backend, ref: ObjectRef, watched: Watched) -> int:
-    """Held, and released at once: it comes back when there is quota. Gives the line in which it stopped."""
+    """Held, and its quota given up. Gives the line in which it stopped."""
     backend.hold(ref, 1, ctx=seconds())
     held = watched.until("the held job has no pods", lambda job: job.state == "held" and not job.pods.total)
     stage.state("held", held, "both processes saved and ended, and its quota is free")
     stopped = stage.until_output("rank 0: stopped at step ")
     stale_release(stage, backend, ref)
-    backend.release(ref, 1, ctx=seconds())
-    stage.step("released", "on record; it queues again")
     return stopped
 
 
@@ -171,6 +175,11 @@ def _lose_the_workload(stage: Stage, cluster: Cluster, ref: ObjectRef) -> None:
     cluster.delete(WORKLOADS, found["metadata"]["name"], NAMESPACE)
     stage.step("evicted", "somebody deletes its Workload; Kueue makes it anew, and the controller waits for the pods")
     stage.until_output("rank 0 of 2: from step ", after=before)
+
+
+def _is_active(cluster: Cluster) -> bool:
+    check = cluster.get(ADMISSION_CHECKS, CHECK) or {}
+    return any(each["status"] == "True" for each in check.get("status", {}).get("conditions", []))
 
 
 def _waits_for_quota(job: FoundObject) -> bool:
