@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import ruamel.yaml
 
 from . import programs
-from .api import YAML, Api, Object, has
+from .api import YAML, Api, NotSeen, Object, has
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
@@ -51,7 +52,18 @@ def install_crds(api: Api, *, kueue: bool) -> None:
     files = _crd_files(kueue=kueue)
     names = [api.post(_CRDS, path.read_text(), content_type=YAML)["metadata"]["name"] for path in files]
     for name in names:
-        api.wait_for(_CRDS, name, has("Established"))
+        _wait_until_discovered(api, api.wait_for(_CRDS, name, has("Established"))["spec"])
+
+
+def _wait_until_discovered(api: Api, spec: Object) -> None:
+    """Discovery is a little later than `Established`, and a program that starts in between ends at once."""
+    limit = time.monotonic() + 30.0
+    for version in (each["name"] for each in spec["versions"] if each["served"]):
+        path = f"/apis/{spec['group']}/{version}"
+        while not any(each["name"] == spec["names"]["plural"] for each in (api.find(path) or {}).get("resources", ())):
+            if time.monotonic() > limit:
+                raise NotSeen(f"{path} does not list {spec['names']['plural']} after 30 s")
+            time.sleep(0.05)
 
 
 def install_webhooks(api: Api, program: str, port: int, bundle: str) -> None:

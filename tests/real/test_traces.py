@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from .api import Refused
 from .cluster import Cluster
 from .traces.facets import Trace, differences, settled
 from .traces.queues import QUEUE_SCENARIOS
@@ -28,11 +29,24 @@ def test_the_real_control_plane_shows_what_was_recorded(cluster: Cluster, name: 
     assert differences(kept, trace) == []
 
 
+TRIES = 3
+"""A busy machine's webhook may not know a runtime yet, or Kueue an owner: such a scenario is played again."""
+
+
 def played_in_queues(cluster: Cluster, name: str) -> Trace:
     kept = recorded(QUEUES_RECORDED)[name]
-    with RealQueueStage(cluster) as stage:
-        QUEUE_SCENARIOS[name](stage)
-        return stage.trace_when(lambda trace: not differences(kept, trace))
+    for last in (*[False] * (TRIES - 1), True):
+        try:
+            with RealQueueStage(cluster) as stage:
+                QUEUE_SCENARIOS[name](stage)
+                trace = stage.trace_when(lambda trace: not differences(kept, trace))
+        except Refused:
+            if last:
+                raise
+            continue
+        if last or not differences(kept, trace):
+            return trace
+    raise AssertionError("the last try returns or raises")
 
 
 @pytest.fixture(scope="module")
